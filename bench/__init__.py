@@ -1,0 +1,1 @@
+"""The harness: suites, budgets, training, evaluation, metrics, results, tables."""

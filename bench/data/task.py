@@ -1,0 +1,112 @@
+"""What a task is: inputs and labels for training, and every split that a trained model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+UNKNOWN = -1
+"""The label of a sample that belongs to none of the task's classes."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples in a fixed order.
+
+    Attributes:
+        inputs: uint8 ``[N, C, H, W]``.
+        labels: int64 ``[N]``, in ``[0, K)``; `UNKNOWN` for out-of-distribution samples.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.inputs.dtype != torch.uint8 or self.inputs.ndim != 4:
+            raise ValueError(f"inputs must be uint8 [N, C, H, W], not {self.inputs.dtype} "
+                             f"{list(self.inputs.shape)}")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.inputs.shape[:1]:
+            raise ValueError(f"labels must be int64 [{len(self.inputs)}], not {self.labels.dtype} "
+                             f"{list(self.labels.shape)}")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The test split under one corruption.
+
+    Attributes:
+        corruption: such as ``gaussian_noise``.
+        severity: 1 (mild) to 5.
+    """
+
+    corruption: str
+    severity: int
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A data set of none of the task's classes.
+
+    Attributes:
+        name: such as ``svhn``.
+        distance: ``near`` (looks like the task's own data) or ``far``.
+    """
+
+    name: str
+    distance: Literal["near", "far"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A classification task with everything that is measured on it.
+
+    Attributes:
+        name: as suites call it.
+        class_names: K names in label order.
+        train, validation, test: the splits. Hyper-parameters and temperatures see `validation` only.
+        mean, std: of the training pixels in ``[0, 1]``, one value a channel.
+        shifts: the corruptions of `test` that can be loaded.
+        shift_origin: ``official`` (published files) or ``generated`` (made here, seeded); tables say so.
+        outliers: the out-of-distribution sets that can be loaded.
+        load_shift: gives the same samples as `test`, in the same order, corrupted.
+        load_outlier: gives a split whose labels are all `UNKNOWN`.
+        notes: what a reader of the results must know, one sentence each (a set that is missing, say).
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: Split
+    validation: Split
+    test: Split
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    shifts: tuple[Shift, ...]
+    shift_origin: Literal["official", "generated"]
+    outliers: tuple[Outlier, ...]
+    load_shift: Callable[[Shift], Split]
+    load_outlier: Callable[[Outlier], Split]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.class_names)
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.train.inputs.shape[1:]
+        return channels, height, width
+
+    def normalise(self, inputs: Tensor) -> Tensor:
+        """uint8 ``[B, C, H, W]`` to float32 of about zero mean and unit variance, on its device."""
+        mean = torch.tensor(self.mean, device=inputs.device).view(1, -1, 1, 1)
+        std = torch.tensor(self.std, device=inputs.device).view(1, -1, 1, 1)
+        return (inputs.float() / 255 - mean) / std

@@ -1,0 +1,296 @@
+"""What to run: suites, run specifications and their identities."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
+
+from bench.errors import UserError, unknown, validation_line
+from bench.registry import method_class
+
+FORMAT = 1
+"""The version of the specification; part of every run id."""
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Frozen(BaseModel):
+    """Immutable, and strict about the names of its fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Recipe(Frozen):
+    """How a network is trained; the same for every method of a suite."""
+
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    learning_rate: PositiveFloat = 0.1
+    momentum: Probability = 0.9
+    nesterov: bool = True
+    weight_decay: NonNegativeFloat = 5e-4
+    batch_size: PositiveInt = 128
+    schedule: Literal["cosine", "constant"] = "cosine"
+    warmup: Probability = 0.05
+    """Share of the steps over which the learning rate rises linearly from 0."""
+    augment: tuple[Literal["crop", "shift", "flip"], ...] = ("crop", "flip")
+    """`crop`: zero-pad by an eighth and crop back; `shift`: by one pixel; `flip`: left to right."""
+    gradient_clip: PositiveFloat | None = None
+    """Largest norm of the gradient of the whole model."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    member_chunk: PositiveInt | Literal["auto"] = "auto"
+    """Members trained at a time, where a method allows it; `auto` measures (speed only)."""
+
+
+class Budget(Frozen):
+    """What every method may spend: as much as `networks` single networks for `epochs` epochs.
+
+    `epochs`: every trained network sees the training set this often, whatever it costs.
+    `train_flops`: the FLOPs of forward and backward passes are matched.
+    `device_seconds`: the measured time of the training steps is matched.
+    """
+
+    match: Literal["epochs", "train_flops", "device_seconds"] = "train_flops"
+    networks: PositiveInt = 4
+    epochs: PositiveFloat
+
+
+class Evaluation(Frozen):
+    """How trained models are evaluated."""
+
+    batch_size: PositiveInt = 500
+    shifts: bool = True
+    outliers: bool = True
+
+
+class TaskSpec(Frozen):
+    """A task by name, with the options of its loader."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class MethodEntry(Frozen):
+    """A method of a suite: one run per combination of the values in `grid`."""
+
+    name: str
+    label: str | None = None
+    parameters: dict[str, Any] = {}
+    grid: dict[str, tuple[Any, ...]] = {}
+
+
+class RunSpec(Frozen):
+    """One training and evaluation, complete: equal specifications are the same run.
+
+    `label` and `suite` say how tables call the run; they are not part of its identity.
+    """
+
+    task: TaskSpec
+    backbone: str
+    method: str
+    parameters: dict[str, Any]
+    """All hyper-parameters of the method, defaults included."""
+    seed: NonNegativeInt
+    recipe: Recipe
+    budget: Budget
+    evaluation: Evaluation
+    label: str = ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes the run this run, as plain JSON values."""
+        return {"format": FORMAT, **self.model_dump(mode="json", exclude={"label"})}
+
+    @property
+    def id(self) -> str:
+        """A readable name that ends in the hash of the identity."""
+        canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        words = f"{self.method}-{self.task.name.split(':')[0]}-{self.backbone}-s{self.seed}"
+        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', words)}-{digest}"
+
+
+class Suite(Frozen):
+    """A matrix of runs and the comparison that is made of it."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    description: str = ""
+    tasks: tuple[TaskSpec, ...] = Field(min_length=1)
+    backbones: tuple[str, ...] = Field(min_length=1)
+    methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    members: PositiveInt = 4
+    """M of every method that has members and does not say otherwise."""
+    seeds: tuple[NonNegativeInt, ...] = Field(min_length=1)
+    budget: Budget
+    recipe: Recipe = Recipe()
+    evaluation: Evaluation = Evaluation()
+    reference: str | None = None
+    """Label of the method that paired differences refer to; by default the first with members."""
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _short_tasks(cls, value: Any) -> Any:
+        return [_short(entry, "options") for entry in value] if isinstance(value, list) else value
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _short_methods(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        return [_short(entry, "parameters", keep=("label", "grid")) for entry in value]
+
+    def runs(self) -> list[RunSpec]:
+        """The runs of the matrix, method by method within a seed, without repetition."""
+        runs: dict[str, RunSpec] = {}
+        variants = [variant for entry in self.methods for variant in self._variants(entry)]
+        _check_labels(self.name, [label for label, _, _ in variants])
+        axes = itertools.product(self.tasks, self.backbones, self.seeds, variants)
+        for task, backbone, seed, (label, method, parameters) in axes:
+            run = RunSpec(
+                task=task,
+                backbone=backbone,
+                method=method,
+                parameters=parameters,
+                seed=seed,
+                recipe=self.recipe,
+                budget=self.budget,
+                evaluation=self.evaluation,
+                label=label,
+            )
+            runs.setdefault(run.id, run)
+        return list(runs.values())
+
+    def _variants(self, entry: MethodEntry) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(label, method, all parameters) for each point of an entry's grid."""
+        cls = method_class(entry.name)
+        for values in itertools.product(*entry.grid.values()):
+            point = dict(zip(entry.grid, values, strict=True))
+            parameters = {**entry.parameters, **point}
+            if "members" not in parameters and cls.model_fields["members"].annotation is not Literal[1]:
+                parameters["members"] = self.members
+            try:
+                method = cls(**parameters)
+            except ValidationError as error:
+                place = f"suite {self.name}: method {entry.name}"
+                raise validation_line(place, error, cls.model_fields) from None
+            label = entry.label or entry.name
+            if point:
+                label += f" ({', '.join(f'{key}={value}' for key, value in point.items())})"
+            yield label, entry.name, method.model_dump(mode="json")
+
+
+def _short(entry: Any, rest: str, keep: tuple[str, ...] = ()) -> Any:
+    """A name alone, or ``{name: …, option: …}``, in the long form of the model."""
+    if isinstance(entry, str):
+        return {"name": entry}
+    if isinstance(entry, dict) and rest not in entry:
+        named = {key: entry[key] for key in ("name", *keep) if key in entry}
+        return {**named, rest: {key: value for key, value in entry.items() if key not in named}}
+    return entry
+
+
+def _check_labels(suite: str, labels: list[str]) -> None:
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise UserError(
+            f"suite {suite}: two methods are called {sorted(twice)[0]!r}: give one of them a `label`"
+        )
+
+
+def shipped_suites() -> dict[str, Path]:
+    """The suites that come with the package: name -> file."""
+    folder = Path(str(resources.files("bench") / "suites"))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
+    """Read a suite that ships (by name) or a YAML file (by path).
+
+    Args:
+        name: such as ``digits`` or ``my/suite.yaml``.
+        overrides: ``key=value`` with dots for depth (``budget.epochs=5``); values are YAML.
+
+    Raises:
+        UserError: the file is missing or says something a suite can't mean.
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        shipped = shipped_suites()
+        if name not in shipped:
+            raise unknown("suite", name, shipped)
+        path = shipped[name]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"suite {path}: can't be read: {error}") from None
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"suite {path}: not YAML: {line}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"suite {path}: must be a mapping with the keys {', '.join(Suite.model_fields)}")
+    for override in overrides:
+        _apply(content, override)
+    try:
+        suite = Suite.model_validate(content)
+    except ValidationError as error:
+        raise validation_line(f"suite {path}", error, _fields_at(error)) from None
+    suite.runs()
+    return suite
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    """Set one ``key=value`` in a suite's content."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {override}: must look like key=value, such as budget.epochs=5")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        raise UserError(f"--set {override}: {text!r} is not a YAML value") from None
+    *path, last = key.split(".")
+    place: Any = content
+    for name in path:
+        place = place.setdefault(name, {}) if isinstance(place, dict) else None
+    if not isinstance(place, dict):
+        raise UserError(f"--set {override}: {key!r} is not a key of the suite")
+    place[last] = value
+
+
+def _fields_at(error: ValidationError) -> list[str]:
+    """The field names that were valid where Pydantic's first complaint stands."""
+    model: Any = Suite
+    for part in error.errors()[0]["loc"][:-1]:
+        field = getattr(model, "model_fields", {}).get(part)
+        if field is None:
+            continue
+        model = _inner_model(field.annotation) or model
+    return list(model.model_fields)
+
+
+def _inner_model(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        if found := _inner_model(part):
+            return found
+    return None

@@ -1,0 +1,1 @@
+"""σN-Ens: one network that answers as M."""
