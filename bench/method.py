@@ -1,7 +1,7 @@
 """The one interface a method implements.
 
-This module imports no torch at start, so that listing and checking suites stays quick; a method that
-ships here keeps its layers in a module of their own and imports them in `build`.
+This module imports no torch at start, so that listing and checking suites stays quick; a method
+that ships here keeps its layers in a module of their own and imports them in `build`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Method(BaseModel):
     """A way of making M predictions, with its hyper-parameters as fields.
 
-    A subclass declares `name`, its hyper-parameters (validated; what a suite may set) and `build`. The
-    harness does the rest: data, budget, training, evaluation. Every model gives *member logits*:
-    ``[B, M, K]`` (batch, member, class); M is 1 for a single network.
+    A subclass declares `name`, its hyper-parameters (validated; what a suite may set) and `build`.
+    The harness does the rest: data, budget, training, evaluation. Every model gives *member
+    logits*: ``[B, M, K]`` (batch, member, class); M is 1 for a single network.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,8 +32,8 @@ class Method(BaseModel):
     independent: ClassVar[bool] = False
     """The harness trains `members` separate networks, each with its own seed and data order."""
     separable: ClassVar[bool] = False
-    """``model(x, members=slice)`` gives these members' logits ``[B, m, K]``, and no member's training
-    depends on another's activations; the harness may then train a few members at a time."""
+    """``model(x, members=slice)`` gives these members' logits ``[B, m, K]``, and no member's
+    training depends on another's activations; the harness may then train a few at a time."""
 
     members: PositiveInt = 4
 

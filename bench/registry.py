@@ -61,6 +61,8 @@ def load_plugin(path: Path) -> list[str]:
         raise UserError(f"plugin {path}: no such file")
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
     module_name = f"sigma_bench_plugin_{path.stem}_{digest}"
+    if module_name in sys.modules:
+        return [name for name, cls in _plugins.items() if cls.__module__ == module_name]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise UserError(f"plugin {path}: not a Python file")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import yaml
 from pydantic import (
@@ -24,6 +24,8 @@ from pydantic import (
     field_validator,
 )
 
+from bench.backbones import check_backbone_name
+from bench.data.catalogue import check_task
 from bench.errors import UserError, unknown, validation_line
 from bench.registry import method_class
 
@@ -161,8 +163,11 @@ class Suite(Frozen):
         """The runs of the matrix, method by method within a seed, without repetition."""
         runs: dict[str, RunSpec] = {}
         variants = [variant for entry in self.methods for variant in self._variants(entry)]
-        _check_labels(self.name, [label for label, _, _ in variants])
-        axes = itertools.product(self.tasks, self.backbones, self.seeds, variants)
+        self._check_labels([label for label, _, _ in variants])
+        for backbone in self.backbones:
+            check_backbone_name(backbone)
+        tasks = [check_task(task) for task in self.tasks]
+        axes = itertools.product(tasks, self.backbones, self.seeds, variants)
         for task, backbone, seed, (label, method, parameters) in axes:
             run = RunSpec(
                 task=task,
@@ -178,13 +183,24 @@ class Suite(Frozen):
             runs.setdefault(run.id, run)
         return list(runs.values())
 
+    def _check_labels(self, labels: list[str]) -> None:
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise UserError(
+                f"suite {self.name}: two methods are called {twice[0]!r}: give one a `label`"
+            )
+        if self.reference is not None and self.reference not in labels:
+            error = unknown("reference", self.reference, labels)
+            raise UserError(f"suite {self.name}: {error}")
+
     def _variants(self, entry: MethodEntry) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(label, method, all parameters) for each point of an entry's grid."""
         cls = method_class(entry.name)
         for values in itertools.product(*entry.grid.values()):
             point = dict(zip(entry.grid, values, strict=True))
             parameters = {**entry.parameters, **point}
-            if "members" not in parameters and cls.model_fields["members"].annotation is not Literal[1]:
+            pinned = get_origin(cls.model_fields["members"].annotation) is Literal
+            if "members" not in parameters and not pinned:
                 parameters["members"] = self.members
             try:
                 method = cls(**parameters)
@@ -205,14 +221,6 @@ def _short(entry: Any, rest: str, keep: tuple[str, ...] = ()) -> Any:
         named = {key: entry[key] for key in ("name", *keep) if key in entry}
         return {**named, rest: {key: value for key, value in entry.items() if key not in named}}
     return entry
-
-
-def _check_labels(suite: str, labels: list[str]) -> None:
-    twice = {label for label in labels if labels.count(label) > 1}
-    if twice:
-        raise UserError(
-            f"suite {suite}: two methods are called {sorted(twice)[0]!r}: give one of them a `label`"
-        )
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -247,7 +255,9 @@ def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
         line = " ".join(str(error).split())
         raise UserError(f"suite {path}: not YAML: {line}") from None
     if not isinstance(content, dict):
-        raise UserError(f"suite {path}: must be a mapping with the keys {', '.join(Suite.model_fields)}")
+        raise UserError(
+            f"suite {path}: must be a mapping with the keys {', '.join(Suite.model_fields)}"
+        )
     for override in overrides:
         _apply(content, override)
     try:

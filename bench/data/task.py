@@ -27,11 +27,15 @@ class Split:
 
     def __post_init__(self) -> None:
         if self.inputs.dtype != torch.uint8 or self.inputs.ndim != 4:
-            raise ValueError(f"inputs must be uint8 [N, C, H, W], not {self.inputs.dtype} "
-                             f"{list(self.inputs.shape)}")
+            raise ValueError(
+                f"inputs must be uint8 [N, C, H, W], not {self.inputs.dtype} "
+                f"{list(self.inputs.shape)}"
+            )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.inputs.shape[:1]:
-            raise ValueError(f"labels must be int64 [{len(self.inputs)}], not {self.labels.dtype} "
-                             f"{list(self.labels.shape)}")
+            raise ValueError(
+                f"labels must be int64 [{len(self.inputs)}], not {self.labels.dtype} "
+                f"{list(self.labels.shape)}"
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -70,14 +74,19 @@ class Task:
     Attributes:
         name: as suites call it.
         class_names: K names in label order.
-        train, validation, test: the splits. Hyper-parameters and temperatures see `validation` only.
+        train, validation, test: the splits. Hyper-parameters and temperatures see `validation`
+            only.
         mean, std: of the training pixels in ``[0, 1]``, one value a channel.
         shifts: the corruptions of `test` that can be loaded.
-        shift_origin: ``official`` (published files) or ``generated`` (made here, seeded); tables say so.
+        shift_origin: ``official`` (published files) or ``generated`` (made here, seeded); tables
+            say so.
         outliers: the out-of-distribution sets that can be loaded.
         load_shift: gives the same samples as `test`, in the same order, corrupted.
         load_outlier: gives a split whose labels are all `UNKNOWN`.
-        notes: what a reader of the results must know, one sentence each (a set that is missing, say).
+        notes: what a reader of the results must know, one sentence each (a missing set, say).
+
+    Raises:
+        ValueError: a split is empty, has other shapes than `train`, or labels outside ``[0, K)``.
     """
 
     name: str
@@ -93,6 +102,22 @@ class Task:
     load_shift: Callable[[Shift], Split]
     load_outlier: Callable[[Outlier], Split]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            split: Split = getattr(self, name)
+            if not len(split):
+                raise ValueError(f"{name} is empty")
+            if tuple(split.inputs.shape[1:]) != self.input_shape:
+                raise ValueError(
+                    f"{name} has inputs of shape {list(split.inputs.shape[1:])}, "
+                    f"train of {list(self.input_shape)}"
+                )
+            least, most = int(split.labels.min()), int(split.labels.max())
+            if least < 0 or most >= self.num_classes:
+                raise ValueError(
+                    f"{name} has labels {least} to {most}, not 0 to {self.num_classes - 1}"
+                )
 
     @property
     def num_classes(self) -> int:

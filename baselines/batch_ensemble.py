@@ -1,0 +1,78 @@
+"""Rank-1 members around one shared network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from bench.errors import NotApplicable
+from bench.method import Method
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from bench.suite import Recipe
+
+
+class BatchEnsemble(Method):
+    """Members W∘(s rᵀ): a rank-1 factor of their own on each shared weight (Wen et al., 2020).
+
+    "BatchEnsemble: An Alternative Approach to Efficient Ensemble and Lifelong Learning", ICLR 2020,
+    equations 3 to 5.
+
+    Shared: the weights W of every convolution and linear layer, and all other parameters:
+    normalisation layers (with their batch statistics, over all members), class tokens, embeddings.
+    Own of each member: for every convolution and linear layer, in shortcuts and the classifier too,
+    an input factor r, an output factor s and, where the layer has one, the bias.
+
+    The backbone's weights are kept. With ``init="normal", std=0`` all members compute what the
+    backbone computes; otherwise the shared part is kept and each member starts at another function.
+    """
+
+    name: ClassVar[str] = "batch_ensemble"
+
+    members: PositiveInt = Field(default=4, description="M")
+    init: Literal["random_sign", "normal"] = Field(
+        default="random_sign",
+        description="factors start at -1 or 1 with equal chance, or from N(1, std²)",
+    )
+    std: NonNegativeFloat = Field(
+        default=0.5, description="spread of the factors at the start; of `normal` alone"
+    )
+    batch: Literal["repeat", "split"] = Field(
+        default="repeat",
+        description="in training, every member sees each sample, or each sample trains one member",
+    )
+
+    def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """The backbone with converted layers: ``[B, C, H, W] -> [B, M, K]``.
+
+        While training with ``batch="split"`` it gives ``[B, 1, K]``: for each sample the logits of
+        the member that it trains. Evaluation always gives all members.
+
+        Raises:
+            NotApplicable: see `supports`.
+        """
+        from baselines.layers.batch_ensemble import BatchEnsembleNetwork
+
+        if reason := self.supports(backbone):
+            raise NotApplicable(reason)
+        return BatchEnsembleNetwork(
+            backbone, members=self.members, init=self.init, std=self.std, batch=self.batch
+        )
+
+    def parameter_groups(self, model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+        """Two groups; the factors r and s have no weight decay, which would pull them to 0."""
+        from baselines.layers.batch_ensemble import fast_weights
+
+        fast = fast_weights(model)
+        ids = {id(parameter) for parameter in fast}
+        slow = [p for p in model.parameters() if p.requires_grad and id(p) not in ids]
+        return [{"params": slow}, {"params": fast, "weight_decay": 0.0}]
+
+    def supports(self, backbone: nn.Module) -> str | None:
+        """Refuse layers whose projections are bare parameters, such as `nn.MultiheadAttention`."""
+        from baselines.layers.batch_ensemble import obstacle
+
+        return obstacle(backbone)

@@ -1,0 +1,1 @@
+"""The networks behind the methods; each is imported by its method's `build` alone."""

@@ -1,0 +1,114 @@
+"""``sigma-bench list``: what can be asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
+
+import typer
+import yaml
+
+from bench.backbones import backbone_names
+from bench.cli.options import Plugins
+from bench.data.catalogue import task_names
+from bench.errors import UserError, unknown
+from bench.registry import load_plugin, method_class, method_names
+from bench.suite import shipped_suites
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from bench.method import Method
+
+
+def list_things(
+    things: Annotated[
+        str,
+        typer.Argument(
+            metavar="methods|suites|tasks|backbones", help="What to list.", show_default=False
+        ),
+    ],
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the hyper-parameters of methods.")
+    ] = False,
+    plugins: Plugins = None,
+) -> None:
+    """List what can be asked for by name.
+
+    Example: sigma-bench list methods --verbose
+    """
+    if things not in _LISTS:
+        raise unknown("list", things, _LISTS)
+    for plugin in plugins or ():
+        load_plugin(plugin)
+    from bench.console import make_console
+
+    console = make_console()
+    rows = _LISTS[things]()
+    width = max((len(name) for name in rows), default=0)
+    for name, description in rows.items():
+        console.print(f"{name:<{width}}  {description}")
+        if verbose and things == "methods":
+            for line in _parameters(name):
+                console.print(f"{'':<{width}}    {line}")
+
+
+def _suites() -> dict[str, str]:
+    """Names and descriptions; a suite is validated only when it is asked for."""
+    rows = {}
+    for name, path in shipped_suites().items():
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows[name] = " ".join(str(content.get("description", "")).split())
+    return rows
+
+
+def _methods() -> dict[str, str]:
+    rows = {}
+    for name in method_names():
+        try:
+            rows[name] = first_line(method_class(name))
+        except UserError as error:
+            rows[name] = f"({error})"
+    return rows
+
+
+_LISTS: dict[str, Callable[[], dict[str, str]]] = {
+    "methods": _methods,
+    "suites": _suites,
+    "tasks": task_names,
+    "backbones": backbone_names,
+}
+
+
+def first_line(cls: type[Method]) -> str:
+    """The first line of a class's own docstring."""
+    lines = (cls.__dict__.get("__doc__") or "").strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def _parameters(name: str) -> list[str]:
+    """A method's hyper-parameters, a line each: name, type, default, meaning."""
+    try:
+        fields = method_class(name).model_fields
+    except UserError:
+        return []
+    return [_parameter(field, info) for field, info in fields.items()]
+
+
+def _parameter(field: str, info: FieldInfo) -> str:
+    bounds = [str(limit) for limit in info.metadata if _is_bound(limit)]
+    kind = _type_words(info.annotation)
+    default = "required" if info.is_required() else f"= {info.get_default(call_default_factory=True)}"
+    limits = f" [{', '.join(bounds)}]" if bounds else ""
+    meaning = f"  {info.description}" if info.description else ""
+    return f"{field}: {kind}{limits} {default}{meaning}"
+
+
+def _is_bound(limit: Any) -> bool:
+    return type(limit).__name__ in ("Gt", "Ge", "Lt", "Le", "Interval", "MultipleOf")
+
+
+def _type_words(annotation: Any) -> str:
+    plain = isinstance(annotation, type) and get_origin(annotation) is None
+    words = annotation.__name__ if plain else str(annotation)
+    return words.replace("typing.", "")

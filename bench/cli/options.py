@@ -1,0 +1,114 @@
+"""Options that several verbs share, and the suite that they describe."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.backbones import check_backbone_name
+from bench.data.catalogue import check_task
+from bench.errors import UserError, unknown
+from bench.registry import load_plugin
+from bench.store import SuiteFolder
+from bench.suite import Suite, load_suite
+
+SuiteName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SUITE",
+        help="A suite that ships (`sigma-bench list suites`) or a YAML file.",
+        show_default=False,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a value of the suite, such as budget.epochs=5; may be given several times.",
+    ),
+]
+Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="The folder of all results.")
+]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="A Python file with methods; may be given several times. It is executed.",
+    ),
+]
+
+DEFAULT_RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A suite as the command line asks for it.
+
+    Attributes:
+        suite: with the settings applied, checked.
+        folder: where its results are.
+        plugins: files whose methods are loaded.
+        asked: the words after a verb that ask for the same again.
+    """
+
+    suite: Suite
+    folder: SuiteFolder
+    plugins: tuple[Path, ...]
+    asked: str
+
+
+def request(
+    name: str, settings: list[str] | None, results: Path, plugins: list[Path] | None
+) -> Request:
+    """Load what the shared options describe; nothing is written.
+
+    Raises:
+        UserError: a plug-in, a suite, a setting or a folder is not what it should be.
+    """
+    files = tuple(plugins or ())
+    changes = tuple(settings or ())
+    check_folder("--results", results)
+    for file in files:
+        load_plugin(file)
+    suite = _checked(load_suite(name, changes))
+    asked = [name]
+    for change in changes:
+        asked += ["--set", change]
+    if results != DEFAULT_RESULTS:
+        asked += ["--results", str(results)]
+    for file in files:
+        asked += ["--plugin", str(file)]
+    return Request(suite, SuiteFolder(results, suite.name), files, shlex.join(asked))
+
+
+def check_folder(option: str, path: Path) -> None:
+    """Refuse a path that is there and no folder; one that isn't there may be made later.
+
+    Raises:
+        UserError: names the option.
+    """
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise UserError(f"{option} {path}: {place} is a file, not a folder")
+
+
+def _checked(suite: Suite) -> Suite:
+    """The suite with its tasks' options written out; unknown tasks, backbones, labels are refused."""
+    tasks = tuple(check_task(task) for task in suite.tasks)
+    for backbone in suite.backbones:
+        check_backbone_name(backbone)
+    suite = suite.model_copy(update={"tasks": tasks})
+    labels = list(dict.fromkeys(run.label for run in suite.runs()))
+    if suite.reference is not None and suite.reference not in labels:
+        raise UserError(
+            f"suite {suite.name}: reference: {unknown('method', suite.reference, labels)}; "
+            f"null compares with the first method that has members"
+        )
+    return suite

@@ -1,0 +1,116 @@
+"""``sigma-bench status``: how every run of a suite stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bench.cli.options import DEFAULT_RESULTS, Plugins, Results, Settings, SuiteName, request
+from bench.tables.collection import Collection, Entry, MethodRuns, collect
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STATES = ("done", "running", "failed", "interrupted", "not run", "not applicable")
+STYLES = {
+    "done": "green",
+    "running": "cyan",
+    "failed": "bold red",
+    "interrupted": "magenta",
+    "not run": "dim",
+    "not applicable": "yellow",
+}
+
+
+def status(
+    suite: SuiteName,
+    settings: Settings = None,
+    results: Results = DEFAULT_RESULTS,
+    plugins: Plugins = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show which runs of a suite are done, and why others are not.
+
+    Example: sigma-bench status digits
+    """
+    asked = request(suite, settings, results, plugins)
+    collection = collect(asked.suite, asked.folder, asked.asked)
+    if as_json:
+        print(json.dumps(_content(collection), indent=1, ensure_ascii=False))
+        return
+    from bench.console import make_console
+
+    console = make_console()
+    console.print(_grid(collection))
+    console.print(f"{collection.suite.name}: {_counts(collection)}")
+
+
+def _content(collection: Collection) -> dict[str, Any]:
+    return {
+        "suite": collection.suite.name,
+        "folder": str(collection.folder.path),
+        "counts": {state: collection.counts.get(state, 0) for state in STATES},
+        "runs": [
+            {
+                "id": entry.spec.id,
+                "method": entry.spec.method,
+                "label": entry.spec.label,
+                "task": entry.spec.task.name,
+                "backbone": entry.spec.backbone,
+                "seed": entry.spec.seed,
+                "state": entry.state,
+                "reason": entry.reason,
+            }
+            for entry in collection.entries
+        ],
+    }
+
+
+def _counts(collection: Collection) -> str:
+    counted = [
+        f"{count} {state}" for state in STATES if (count := collection.counts.get(state, 0))
+    ]
+    return f"{len(collection.entries)} runs: {', '.join(counted)}"
+
+
+def _grid(collection: Collection) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    several = len(collection.groups) > 1
+    grid = Table(box=box.SIMPLE_HEAD)
+    for heading in (*(("Task", "Backbone") if several else ()), "Method", "Seed", "State", ""):
+        grid.add_column(heading, justify="right" if heading == "Seed" else "left", overflow="fold")
+    for task, backbone, method, entry in _rows(collection):
+        place = (Text(task), Text(backbone)) if several else ()
+        state = Text(entry.state, style=STYLES[entry.state])
+        words = Text(entry.reason or _where(entry))
+        grid.add_row(*place, Text(method.label), str(entry.spec.seed), state, words)
+    return grid
+
+
+def _rows(collection: Collection) -> Iterator[tuple[str, str, MethodRuns, Entry]]:
+    for group in collection.groups:
+        for method in group.methods:
+            for entry in method.entries:
+                yield group.task, group.backbone, method, entry
+
+
+def _where(entry: Entry) -> str:
+    """How far a run that isn't done has come, by its last finished epoch."""
+    from bench.store import Progress
+
+    if entry.state not in ("running", "interrupted"):
+        return ""
+    lines = Progress(entry.folder.path / "progress.jsonl").lines()
+    if not lines:
+        return ""
+    last = lines[-1]
+    words = f"epoch {last['epoch']:.1f}, step {last['step']}/{last['steps']}"
+    if last["networks"] > 1:
+        words = f"network {last['network'] + 1}/{last['networks']}, {words}"
+    return words

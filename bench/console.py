@@ -1,0 +1,270 @@
+"""What a person sees while a matrix runs: live rows on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+from bench.execution import Event
+from bench.suite import RunSpec
+
+PLAIN_WIDTH = 200
+"""Columns where no terminal says how many it has; lines in files should not be cut at 80."""
+QUIET_SECONDS = 10.0
+"""Plain lines of progress are at least this far apart."""
+STYLES = {"done": "green", "failed": "bold red", "not applicable": "yellow"}
+
+Clock = Callable[[], float]
+
+
+class Display(Protocol):
+    """Shows the events of a matrix; a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def observe(self, event: Event) -> None:
+        """Show an event."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that shows texts as they are: no markup, no guessed colours, nothing cut off."""
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+    return console
+
+
+def make_display(console: Console, runs: Sequence[RunSpec]) -> Display:
+    """Live rows if the console is a terminal that can redraw, plain lines if not."""
+    matrix = Matrix(runs)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveDisplay(console, matrix)
+    return PlainDisplay(console, matrix)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two largest units: ``8 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+class Matrix:
+    """How far the runs that are to be done have come.
+
+    Args:
+        runs: those that `bench.execution.execute` gets.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, runs: Sequence[RunSpec], clock: Clock = time.monotonic) -> None:
+        self.total = len(runs)
+        self.clock = clock
+        self.started = clock()
+        self.outcomes: dict[str, str] = {}
+        self.shares: dict[str, float] = {}
+        places = {(run.task.name, run.backbone) for run in runs}
+        self._one_place = len(places) <= 1
+
+    def name(self, run: RunSpec) -> str:
+        """What a person calls the run; its task and backbone only where they vary."""
+        name = f"{run.label or run.method}, seed {run.seed}"
+        return name if self._one_place else f"{name} ({run.task.name}, {run.backbone})"
+
+    def note(self, event: Event) -> None:
+        """Account for an event."""
+        run = event.run.id
+        if event.kind == "end":
+            self.outcomes[run] = event.outcome
+            self.shares.pop(run, None)
+        elif event.kind == "tick":
+            self.shares[run] = trained_share(event.data)
+        elif event.kind == "waiting":
+            self.shares.pop(run, None)
+
+    @property
+    def share(self) -> float:
+        """Of the work, in ``[0, 1]``; runs count alike."""
+        return (len(self.outcomes) + sum(self.shares.values())) / max(1, self.total)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the pace so far; None before there is one."""
+        share = self.share
+        elapsed = self.clock() - self.started
+        return elapsed * (1 - share) / share if share > 0 else None
+
+    def summary(self) -> str:
+        """Runs that ended, how, and the time left."""
+        parts = [f"{len(self.outcomes)}/{self.total} runs"]
+        parts += [
+            f"{count} {outcome}"
+            for outcome in ("failed", "not applicable")
+            if (count := list(self.outcomes.values()).count(outcome))
+        ]
+        left = self.seconds_left
+        if left is not None and len(self.outcomes) < self.total:
+            parts.append(f"about {duration(left)} left")
+        return ", ".join(parts)
+
+
+def trained_share(tick: dict[str, Any]) -> float:
+    """Share of a run's training that is done, over all its networks."""
+    inner = tick["step"] / tick["steps"]
+    return float((tick["network"] + inner) / tick["networks"])
+
+
+def training_words(tick: dict[str, Any]) -> str:
+    """A `bench.training.Tick` for a person."""
+    epochs = tick["epoch"] * tick["steps"] / tick["step"]
+    steps_left = tick["steps"] * (tick["networks"] - tick["network"]) - tick["step"]
+    seconds_left = steps_left * tick["seconds"] / tick["step"]
+    words = [
+        f"epoch {tick['epoch']:.1f}/{epochs:.1f}",
+        f"loss {tick['loss']:.4g}",
+        f"{tick['images_per_second']:,.0f} images/s",
+        f"{duration(seconds_left)} left",
+    ]
+    if tick["networks"] > 1:
+        words.insert(0, f"network {tick['network'] + 1}/{tick['networks']}")
+    return ", ".join(words)
+
+
+def ending(event: Event, name: str, seconds: float | None) -> Text:
+    """The line that stays when a run has ended."""
+    line = Text(f"{event.outcome:>14}", style=STYLES.get(event.outcome, ""))
+    line.append(f"  {name}", style="default")
+    if event.text:
+        line.append(f": {event.text}", style="default")
+    elif seconds is not None:
+        line.append(f", {duration(seconds)}", style="dim")
+    return line
+
+
+class PlainDisplay:
+    """One line when a run starts or ends, and one line of progress now and then."""
+
+    def __init__(self, console: Console, matrix: Matrix) -> None:
+        self.console = console
+        self.matrix = matrix
+        self._starts: dict[str, float] = {}
+        self._spoke = matrix.clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def observe(self, event: Event) -> None:
+        """Print what is worth a line."""
+        self.matrix.note(event)
+        name = self.matrix.name(event.run)
+        now = self.matrix.clock()
+        if event.kind == "start":
+            self._starts[event.run.id] = now
+            self._say(f"{'start':>14}  {name}")
+        elif event.kind == "end":
+            begun = self._starts.pop(event.run.id, None)
+            line = ending(event, name, None if begun is None else now - begun)
+            self._say(line.append(f"  [{self.matrix.summary()}]"))
+        elif event.kind == "note":
+            self._say(f"{'note':>14}  {name}: {event.text}")
+        elif event.kind == "waiting":
+            self._say(f"{'waiting':>14}  {name}: {event.text}")
+        elif now - self._spoke >= QUIET_SECONDS:
+            words = training_words(event.data) if event.kind == "tick" else event.text
+            self._say(f"{'':>14}  {name}: {words}  [{self.matrix.summary()}]")
+
+    def _say(self, line: str | Text) -> None:
+        self._spoke = self.matrix.clock()
+        self.console.print(line)
+
+
+class LiveDisplay:
+    """A row for each run in work under the matrix' own bar; what ended stays above."""
+
+    def __init__(self, console: Console, matrix: Matrix) -> None:
+        self.console = console
+        self.matrix = matrix
+        self._starts: dict[str, float] = {}
+        self._rows: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False, table_column=_column(2)),
+            BarColumn(bar_width=20, table_column=Column(width=20)),
+            TextColumn("{task.fields[words]}", markup=False, table_column=_column(3)),
+            console=console,
+            expand=True,
+        )
+        self._whole = self._progress.add_task("matrix", total=1.0, words=matrix.summary())
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for row in self._rows.values():
+            self._progress.remove_task(row)
+        self._progress.stop()
+
+    def observe(self, event: Event) -> None:
+        """Move the rows; print what should stay."""
+        self.matrix.note(event)
+        name = self.matrix.name(event.run)
+        if event.kind == "start":
+            self._starts.setdefault(event.run.id, self.matrix.clock())
+            self._row(event, name)
+        elif event.kind == "end":
+            begun = self._starts.pop(event.run.id, None)
+            seconds = None if begun is None else self.matrix.clock() - begun
+            self._drop(event)
+            self._progress.console.print(ending(event, name, seconds))
+        elif event.kind == "note":
+            self._progress.console.print(Text(f"{'note':>14}  {name}: {event.text}"))
+        elif event.kind == "waiting":
+            self._drop(event)
+            self._progress.console.print(Text(f"{'waiting':>14}  {name}: {event.text}"))
+        elif event.kind == "tick":
+            row = self._row(event, name)
+            self._progress.update(
+                row, completed=trained_share(event.data), words=training_words(event.data)
+            )
+        else:
+            self._progress.update(self._row(event, name), words=event.text)
+        self._progress.update(self._whole, completed=self.matrix.share, words=self.matrix.summary())
+
+    def _row(self, event: Event, name: str) -> TaskID:
+        if event.run.id not in self._rows:
+            self._rows[event.run.id] = self._progress.add_task(name, total=1.0, words="starting")
+        return self._rows[event.run.id]
+
+    def _drop(self, event: Event) -> None:
+        if event.run.id in self._rows:
+            self._progress.remove_task(self._rows.pop(event.run.id))
+
+
+def _column(ratio: int) -> Column:
+    return Column(no_wrap=True, overflow="ellipsis", ratio=ratio)

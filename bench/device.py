@@ -1,0 +1,114 @@
+"""The device at hand: choosing it, timing on it, its memory, what a run's environment is."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.errors import UserError
+
+PACKAGES = (
+    "sigma-bench",
+    "torch",
+    "torchvision",
+    "torch-uncertainty",
+    "timm",
+    "numpy",
+    "scikit-learn",
+)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; ``auto`` takes a GPU when there is one.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        line = str(error).splitlines()[0]
+        raise UserError(f"--device {name}: can't be used here: {line}") from None
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """What tables call the device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done its work, so that a clock does not read queues."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def now(device: torch.device) -> float:
+    """Seconds on a monotonic clock, after the device has caught up."""
+    synchronise(device)
+    return time.perf_counter()
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start measuring the peak anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: allocated on a GPU; resident in this process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What a result depends on beside its specification: versions, device, commit."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": device_name(device),
+        "threads": torch.get_num_threads(),
+        "git_commit": _commit(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str:
+    """The commit of a source checkout; an installed package has none."""
+    here = Path(__file__).resolve().parent.parent
+    if not (here / ".git").exists():
+        return "not a checkout"
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()

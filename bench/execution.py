@@ -1,0 +1,302 @@
+"""Where runs run: in this process, or in worker processes that outlive each other's failures."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.errors import UserError
+from bench.store import Busy, RunFolder, SuiteFolder
+from bench.suite import RunSpec
+
+POLL_SECONDS = 1.0
+"""Time between looks at a run that another process works on."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where runs run.
+
+    Attributes:
+        results: the folder of all results.
+        suite: whose runs these are.
+        data: the folder under which data sets lie.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+        workers: processes; 0 chooses: one a GPU, or one a core on a CPU.
+        plugins: files with methods, loaded in every process.
+        checkpoint_seconds: time between resumable states.
+    """
+
+    results: Path
+    suite: str
+    data: Path
+    device: str = "auto"
+    workers: int = 0
+    plugins: tuple[Path, ...] = ()
+    checkpoint_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run.
+
+    Attributes:
+        kind: ``start``, ``tick`` (training progress; `data` as in `bench.training.Tick`), ``stage``
+            and ``note`` (`text`), ``end`` (`text` is the error or reason; `outcome` says how),
+            ``waiting`` (another process works on it).
+        run: the run.
+        text: for a person.
+        outcome: of ``end``: ``done``, ``failed``, ``not applicable``.
+        data: numbers of a ``tick``.
+    """
+
+    kind: Literal["start", "tick", "stage", "note", "end", "waiting"]
+    run: RunSpec
+    text: str = ""
+    outcome: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+Observer = Callable[[Event], None]
+
+
+def execute(runs: Sequence[RunSpec], place: Placement, observe: Observer) -> dict[str, str]:
+    """Do the runs that are not done, each once, whatever other processes work in the same folder.
+
+    Args:
+        runs: of one suite.
+        place: where.
+        observe: called in this process with every `Event`.
+
+    Returns:
+        run id -> ``done``, ``failed`` or ``not applicable``.
+
+    Raises:
+        UserError: data or device are missing; said before anything is trained.
+    """
+    workers = min(place.workers or default_workers(place.device), max(1, len(runs)))
+    queue = deque(runs)
+    if workers == 1:
+        return _in_process(queue, place, observe)
+    with _Pool(workers, place, observe) as pool:
+        return pool.drain(queue)
+
+
+def default_workers(device: str) -> int:
+    """One worker a GPU; on a CPU one a core, since small networks gain little from more threads."""
+    if device != "cpu":
+        import torch
+
+        if torch.cuda.is_available():
+            return torch.cuda.device_count() if device in ("auto", "cuda") else 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Worker:
+    """What does runs in a process: loads plug-ins once, keeps tasks in memory between runs."""
+
+    def __init__(self, place: Placement, index: int, workers: int) -> None:
+        import torch
+
+        from bench.device import choose_device
+        from bench.registry import load_plugin
+
+        for plugin in place.plugins:
+            load_plugin(plugin)
+        device = choose_device(place.device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", index % torch.cuda.device_count())
+        if device.type == "cpu" and workers > 1:
+            torch.set_num_threads(max(1, default_workers("cpu") // workers))
+        self.place = place
+        self.device = device
+
+    def perform(self, spec: RunSpec, send: Observer) -> None:
+        """Do one run and send what happens."""
+        from bench.runner import Options, Reporter, perform
+
+        folder = SuiteFolder(self.place.results, self.place.suite).run(spec)
+        options = Options(self.place.data, self.device, self.place.checkpoint_seconds)
+        report = Reporter(
+            tick=lambda tick: send(Event("tick", spec, data=vars(tick))),
+            stage=lambda text: send(Event("stage", spec, text)),
+            note=lambda text: send(Event("note", spec, text)),
+        )
+        try:
+            outcome, text = perform(spec, folder, options, report)
+        except Busy as busy:
+            send(Event("waiting", spec, str(busy)))
+        else:
+            send(Event("end", spec, text, outcome))
+
+
+def _in_process(queue: deque[RunSpec], place: Placement, observe: Observer) -> dict[str, str]:
+    worker = _Worker(place, 0, 1)
+    outcomes: dict[str, str] = {}
+    told: set[str] = set()
+
+    def hear(event: Event) -> None:
+        if event.kind == "end":
+            outcomes[event.run.id] = event.outcome
+        elif event.kind == "waiting":
+            queue.append(event.run)
+            if event.run.id in told:
+                return
+            told.add(event.run.id)
+        observe(event)
+
+    while queue:
+        spec = queue.popleft()
+        if spec.id in told and all(run.id in told for run in queue):
+            time.sleep(POLL_SECONDS)
+        else:
+            observe(Event("start", spec))
+        worker.perform(spec, hear)
+    return outcomes
+
+
+def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -> None:
+    """The life of a worker process: one run after the other, until the main process lets go."""
+    # The terminal sends Ctrl-C to all processes of the group; the main one decides for all.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def send(message: Event | UserError | None) -> None:
+        try:
+            pipe.send(message)
+        except OSError:
+            # The main process is gone. The run stays resumable; it has not failed.
+            raise SystemExit(1) from None
+
+    try:
+        worker = _Worker(place, index, workers)
+        send(None)
+        while True:
+            worker.perform(pipe.recv(), send)
+            send(None)
+    except UserError as error:
+        send(error)
+    except EOFError:
+        return
+
+
+@dataclass
+class _Seat:
+    """A worker process and what it is doing."""
+
+    process: BaseProcess
+    pipe: Connection
+    run: RunSpec | None = None
+    idle: bool = False
+
+
+class _Pool:
+    """Worker processes that are replaced when they die."""
+
+    def __init__(self, workers: int, place: Placement, observe: Observer) -> None:
+        self.workers = workers
+        self.place = place
+        self.observe = observe
+        self.outcomes: dict[str, str] = {}
+        self.told: set[str] = set()
+        self.later: list[tuple[float, RunSpec]] = []
+        # Not fork: a forked child of a process that has used torch's threads may hang.
+        self.context = multiprocessing.get_context("spawn")
+        self.seats = [self._seat(index) for index in range(workers)]
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for seat in self.seats:
+            seat.pipe.close()
+            if seat.run is not None:
+                seat.process.terminate()
+        for seat in self.seats:
+            seat.process.join()
+
+    def _seat(self, index: int) -> _Seat:
+        mine, theirs = self.context.Pipe()
+        process = self.context.Process(
+            target=_worker_main, args=(theirs, self.place, index, self.workers), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return _Seat(process, mine)
+
+    def drain(self, queue: deque[RunSpec]) -> dict[str, str]:
+        """Hand out the runs until none is left or in work."""
+        self.queue = queue
+        while queue or self.later or any(seat.run for seat in self.seats):
+            self._requeue()
+            handles: dict[Any, _Seat] = {seat.pipe: seat for seat in self.seats}
+            for handle in wait(list(handles), timeout=POLL_SECONDS):
+                self._hear(handles[handle])
+        return self.outcomes
+
+    def _requeue(self) -> None:
+        """Look again at runs that other processes work on."""
+        now = time.monotonic()
+        self.queue.extend(run for due, run in self.later if due <= now)
+        self.later = [(due, run) for due, run in self.later if due > now]
+        for seat in self.seats:
+            if seat.run is None and seat.idle and self.queue:
+                self._give(seat)
+
+    def _give(self, seat: _Seat) -> None:
+        seat.run = self.queue.popleft()
+        seat.idle = False
+        if seat.run.id not in self.told:
+            self.observe(Event("start", seat.run))
+        seat.pipe.send(seat.run)
+
+    def _hear(self, seat: _Seat) -> None:
+        try:
+            message = seat.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._replace(seat)
+            return
+        if isinstance(message, UserError):
+            raise message
+        if message is None:
+            seat.run, seat.idle = None, True
+            if self.queue:
+                self._give(seat)
+            return
+        self._note(message)
+
+    def _note(self, event: Event) -> None:
+        if event.kind == "waiting":
+            self.later.append((time.monotonic() + POLL_SECONDS, event.run))
+            if event.run.id in self.told:
+                return
+            self.told.add(event.run.id)
+        if event.kind == "end":
+            self.outcomes[event.run.id] = event.outcome
+        self.observe(event)
+
+    def _replace(self, seat: _Seat) -> None:
+        """A worker died: its run has failed, the others go on, another takes its place."""
+        seat.process.join()
+        code = seat.process.exitcode or 0
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        place = self.seats.index(seat)
+        self.seats[place] = self._seat(place)
+        if seat.run is None:
+            if not seat.idle:
+                raise RuntimeError(f"a worker process could not start ({cause})")
+            return
+        line = f"the worker process died ({cause}); run again to resume from the last checkpoint"
+        self._folder(seat.run).fail(line, "")
+        self._note(Event("end", seat.run, line, "failed"))
+
+    def _folder(self, run: RunSpec) -> RunFolder:
+        return SuiteFolder(self.place.results, self.place.suite).run(run)

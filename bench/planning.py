@@ -1,0 +1,168 @@
+"""What a run will do before it does it: the model, its costs, its steps, its chunks of members."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bench.backbones import create_backbone
+from bench.budget import Plan, plan_steps
+from bench.data.task import Task
+from bench.device import now
+from bench.errors import NotApplicable
+from bench.flops import count_flops
+from bench.method import Method
+from bench.optimise import make_optimizer
+from bench.seeding import derive_seed
+from bench.suite import RunSpec
+from bench.training import train_step
+
+TIMED_STEPS = 5
+"""Steps whose median is the step time, after as many for warm-up."""
+
+
+def build_network(spec: RunSpec, method: Method, task: Task, index: int) -> nn.Module:
+    """Network `index` of a run, fresh; the same backbone for every method of the same seed.
+
+    Raises:
+        NotApplicable: the method can't treat the backbone.
+    """
+    torch.manual_seed(derive_seed(spec.seed, "init", index))
+    network = create_backbone(spec.backbone, task.num_classes, task.input_shape)
+    reason = method.supports(network)
+    if reason is not None:
+        raise NotApplicable(reason)
+    return method.build(network, task.num_classes)
+
+
+def make_plan(
+    spec: RunSpec, method: Method, task: Task, model: nn.Module, device: torch.device
+) -> Plan:
+    """How many steps the budget buys, and in which chunks of members they are taken."""
+    recipe = spec.recipe
+    chunk = 0
+    if method.separable and not method.independent and method.members > 1:
+        chunk = choose_chunk(model, method, task, spec, device)
+    step_flops = training_flops(model, method, task, spec)
+    single = create_backbone(spec.backbone, task.num_classes, task.input_shape)
+    single_model = _AsMember(single)
+    reference = _PlainSingle()
+    if spec.budget.match == "device_seconds":
+        step_cost = step_seconds(model, method, task, spec, device, chunk)
+        single_cost = step_seconds(single_model, reference, task, spec, device, 0)
+    else:
+        step_cost = float(step_flops)
+        single_cost = float(training_flops(single_model, reference, task, spec))
+    return plan_steps(
+        spec.budget,
+        networks=method.members if method.independent else 1,
+        samples=len(task.train),
+        batch_size=recipe.batch_size,
+        step_cost=step_cost,
+        single_step_cost=single_cost,
+        step_flops=step_flops,
+        member_chunk=chunk,
+    )
+
+
+class _AsMember(nn.Module):
+    """A plain network in the shape of the contract, ``[B, 1, K]``: what budgets are measured in."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.network(x)
+        return logits.unsqueeze(1)
+
+
+class _PlainSingle(Method):
+    """The reference of every budget: one network, cross-entropy."""
+
+    name = "plain"
+    members: Literal[1] = 1
+
+    def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        return _AsMember(backbone)
+
+
+def _one_batch(task: Task, spec: RunSpec) -> tuple[Tensor, Tensor]:
+    """A batch of the recipe's size; a training set that is smaller is repeated."""
+    index = torch.arange(spec.recipe.batch_size) % len(task.train)
+    return task.normalise(task.train.inputs[index]), task.train.labels[index]
+
+
+def training_flops(model: nn.Module, method: Method, task: Task, spec: RunSpec) -> int:
+    """FLOPs of one training step, forward and backward, all members."""
+    inputs, target = _one_batch(task, spec)
+
+    def step(ghost: nn.Module, batch: Tensor) -> None:
+        ghost.train()
+        method.loss(ghost, ghost(batch), target.to(batch.device)).backward()  # type: ignore[no-untyped-call]
+
+    return count_flops(model, inputs, step)
+
+
+def inference_flops(model: nn.Module, task: Task) -> int:
+    """FLOPs of the prediction of one sample, all members."""
+
+    def predict(ghost: nn.Module, batch: Tensor) -> None:
+        with torch.no_grad():
+            ghost.eval()(batch)
+
+    return count_flops(model, task.normalise(task.test.inputs[:1]), predict)
+
+
+def step_seconds(
+    model: nn.Module,
+    method: Method,
+    task: Task,
+    spec: RunSpec,
+    device: torch.device,
+    chunk: int,
+    repeats: int = TIMED_STEPS,
+) -> float:
+    """Median seconds of a training step, after warm-up; the model is left untouched."""
+    trial = copy.deepcopy(model).to(device).train()
+    optimizer = make_optimizer(method, trial, spec.recipe)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    inputs, target = (part.to(device) for part in _one_batch(task, spec))
+    times = []
+    for _ in range(2 * repeats):
+        start = now(device)
+        train_step(trial, method, optimizer, inputs, target, spec.recipe, chunk)
+        times.append(now(device) - start)
+    return statistics.median(times[repeats:])
+
+
+def choose_chunk(
+    model: nn.Module, method: Method, task: Task, spec: RunSpec, device: torch.device
+) -> int:
+    """Members a step takes at a time: as asked, or the fastest of M, M/2, M/4, …, 1.
+
+    Random layers draw differently for other chunks, so a network that has any is trained whole.
+    """
+    asked, members = spec.recipe.member_chunk, method.members
+    if asked != "auto":
+        return min(asked, members)
+    if any(_is_random(part) for part in model.modules()):
+        return members
+    sizes: list[int] = []
+    while not sizes or sizes[-1] > 1:
+        sizes.append(-(-members // 2 ** len(sizes)))
+    seconds = {
+        size: step_seconds(model, method, task, spec, device, size, repeats=2) for size in sizes
+    }
+    return min(sizes, key=seconds.__getitem__)
+
+
+def _is_random(part: nn.Module) -> bool:
+    """Whether a layer draws while it trains: dropout of any kind that is not switched off."""
+    share = getattr(part, "p", getattr(part, "drop_prob", 1))
+    return "drop" in type(part).__name__.lower() and share != 0

@@ -1,0 +1,249 @@
+"""One run, from its specification to `metrics.json`."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from bench.budget import Plan
+from bench.combine import IndependentMembers
+from bench.data.catalogue import load_task
+from bench.data.task import Task
+from bench.device import device_name, environment, peak_memory, reset_peak_memory
+from bench.errors import NotApplicable
+from bench.evaluation import Evaluator
+from bench.method import Method
+from bench.metrics.summary import summarise
+from bench.planning import build_network, inference_flops, make_plan
+from bench.registry import method_class
+from bench.store import Damaged, Progress, RunFolder, read_json, write_json, write_records
+from bench.suite import RunSpec
+from bench.training import Session, Tick, train
+from bench.weights import load_tensors, save_tensors
+
+Outcome = Literal["done", "failed", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where and how to run; none of it is part of a run's identity.
+
+    Attributes:
+        data: the folder under which data sets lie.
+        device: such as ``cpu`` or ``cuda:0``.
+        checkpoint_seconds: time between two resumable states.
+    """
+
+    data: Path
+    device: torch.device
+    checkpoint_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """How a run tells where it is.
+
+    Attributes:
+        tick: training progress.
+        stage: a line on what is done now.
+        note: something a person should know: a damaged file that is redone, say.
+    """
+
+    tick: Callable[[Tick], None]
+    stage: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+def perform(
+    spec: RunSpec, folder: RunFolder, options: Options, report: Reporter
+) -> tuple[Outcome, str]:
+    """Do a run, or what is left of it; a run that is done and whole is left alone.
+
+    Returns:
+        how it ended, and the error or reason when it isn't done.
+
+    Raises:
+        UserError: data are missing or unreadable; nothing has been written then.
+        bench.store.Busy: another process works on this run.
+    """
+    task = load_task(spec.task, options.data)
+    with folder.lock():
+        try:
+            if folder.verify():
+                return "done", ""
+        except Damaged as damage:
+            report.note(f"{damage}: redoing it")
+            folder.metrics_path.unlink(missing_ok=True)
+        try:
+            folder.start(environment(options.device))
+            _Run(spec, folder, options, report, task).perform()
+        except NotApplicable as reason:
+            folder.refuse(str(reason))
+            return "not applicable", str(reason)
+        except Exception as error:
+            return "failed", _keep_failure(folder, error)
+        return "done", ""
+
+
+def _keep_failure(folder: RunFolder, error: Exception) -> str:
+    """Store why a run failed; the line that says it, even when the disk takes nothing more."""
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    try:
+        folder.fail(line, traceback.format_exc())
+    except OSError as second:
+        line += f" (and this could not be stored: {second})"
+    return line
+
+
+@dataclass
+class _Run:
+    spec: RunSpec
+    folder: RunFolder
+    options: Options
+    report: Reporter
+    task: Task
+
+    def __post_init__(self) -> None:
+        self.method: Method = method_class(self.spec.method)(**self.spec.parameters)
+        self.progress = Progress(self.folder.path / "progress.jsonl")
+
+    def perform(self) -> None:
+        reset_peak_memory(self.options.device)
+        plan = self._plan()
+        model, seconds = self._trained(plan)
+        cost = self._cost(model, plan, seconds)
+        evaluated = Evaluator(
+            model, self.task, self.spec.evaluation, self.options.device, self.report.stage
+        ).run()
+        for split, records in evaluated.records.items():
+            write_records(self.folder.records_path(split), records)
+        scores = summarise(
+            {
+                **evaluated.records,
+                "classwise": {"test": evaluated.records["classwise"]},
+                "temperature": evaluated.temperature,
+            }
+        )
+        cost["inference_images_per_second"] = evaluated.images_per_second
+        cost["peak_memory_bytes"] = peak_memory(self.options.device)
+        facts = _task_facts(self.task)
+        self.folder.finish({"task": facts, **scores, "cost": cost}, list(evaluated.records))
+
+    def _network(self, index: int) -> nn.Module:
+        return build_network(self.spec, self.method, self.task, index)
+
+    def _assemble(self, networks: list[nn.Module]) -> nn.Module:
+        model = IndependentMembers(networks) if self.method.independent else networks[0]
+        return model.to(self.options.device)
+
+    @property
+    def _count(self) -> int:
+        return self.method.members if self.method.independent else 1
+
+    def _plan(self) -> Plan:
+        """The stored plan, so that a resumed run does what it set out to do, or a new one."""
+        path = self.folder.path / "plan.json"
+        try:
+            return Plan(**read_json(path))
+        except FileNotFoundError:
+            pass
+        except Damaged as damage:
+            self.report.note(f"{damage}: planning anew")
+        self.report.stage("planning")
+        plan = make_plan(self.spec, self.method, self.task, self._network(0), self.options.device)
+        write_json(path, vars(plan))
+        return plan
+
+    def _trained(self, plan: Plan) -> tuple[nn.Module, float]:
+        try:
+            tensors, state = load_tensors(self.folder.model_path)
+        except FileNotFoundError:
+            return self._train(plan)
+        except Damaged as damage:
+            self.report.note(f"{damage}: training anew")
+            return self._train(plan)
+        model = self._assemble([self._network(index) for index in range(self._count)])
+        model.load_state_dict(tensors)
+        return model, state["seconds"]
+
+    def _train(self, plan: Plan) -> tuple[nn.Module, float]:
+        device = self.options.device
+        inputs = self.task.train.inputs.to(device)
+        labels = self.task.train.labels.to(device)
+        networks: list[nn.Module] = []
+        seconds = 0.0
+        for index in range(plan.networks):
+            session = Session(
+                model=self._network(index).to(device),
+                method=self.method,
+                task=self.task,
+                recipe=self.spec.recipe,
+                plan=plan,
+                seed=self.spec.seed,
+                network=index,
+                inputs=inputs,
+                labels=labels,
+                checkpoint=self.folder.checkpoints / f"network-{index}.safetensors",
+                checkpoint_seconds=self.options.checkpoint_seconds,
+                report=self._tick,
+                note=self.report.note,
+                resumed=partial(self.progress.rewind, index),
+            )
+            seconds += train(session)
+            networks.append(session.model)
+        model = self._assemble(networks)
+        save_tensors(self.folder.model_path, model.state_dict(), {"seconds": seconds})
+        return model, seconds
+
+    def _tick(self, tick: Tick) -> None:
+        if tick.epoch_end:
+            self.progress.append(
+                {key: value for key, value in vars(tick).items() if key != "epoch_end"}
+            )
+        self.report.tick(tick)
+
+    def _cost(self, model: nn.Module, plan: Plan, seconds: float) -> dict[str, Any]:
+        spent = plan.planned
+        if self.spec.budget.match == "device_seconds":
+            spent = seconds
+        steps = plan.networks * plan.steps
+        cost = {
+            "members": self.method.members,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "networks": plan.networks,
+            "steps": plan.steps,
+            "step_flops": plan.step_flops,
+            "train_flops": steps * plan.step_flops,
+            "budget_match": self.spec.budget.match,
+            "budget_units": plan.units,
+            "budget_spent": spent,
+            "budget_deviation": spent / plan.units - 1,
+            "device_seconds": seconds,
+            "train_images_per_second": steps * self.spec.recipe.batch_size / max(seconds, 1e-9),
+            "inference_flops": inference_flops(model, self.task),
+            "device": device_name(self.options.device),
+        }
+        if plan.member_chunk:
+            cost["member_chunk"] = plan.member_chunk
+        return cost
+
+
+def _task_facts(task: Task) -> dict[str, Any]:
+    return {
+        "num_classes": task.num_classes,
+        "class_names": list(task.class_names),
+        "shift_origin": task.shift_origin,
+        "notes": list(task.notes),
+        "samples": {
+            "train": len(task.train),
+            "validation": len(task.validation),
+            "test": len(task.test),
+        },
+    }

@@ -1,0 +1,325 @@
+"""Results on disk: run folders that are written atomically, locked and checked when read.
+
+Nothing here is ever read with pickle. A file that can't be trusted raises `Damaged`, by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from filelock import FileLock, Timeout
+
+from bench.errors import UserError
+from bench.suite import RunSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+State = Literal["done", "running", "failed", "not applicable", "interrupted", "not run"]
+LOCK_PATIENCE = 2.0
+"""Seconds to wait for a lock that somebody may hold only to look."""
+
+
+class Damaged(Exception):
+    """A stored file is truncated, altered or not what it should be; the message names it."""
+
+
+class Busy(Exception):
+    """Another process works in the run folder."""
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, through a temporary name beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write UTF-8 text whole or not at all."""
+    write_bytes(path, content.encode())
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object with its own digest, whole or not at all.
+
+    Raises:
+        ValueError: a number is not finite; what does not apply must be absent.
+    """
+    signed = {**content, "sha256": _digest(content)}
+    write_text(path, json.dumps(signed, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not what was written.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(content, dict) or "sha256" not in content:
+        raise Damaged(f"{path}: not a record of this program")
+    claimed = content.pop("sha256")
+    if claimed != _digest(content):
+        raise Damaged(f"{path}: content and digest disagree")
+    return content
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_records(path: Path, records: pd.DataFrame) -> None:
+    """Write per-sample records as Parquet with page checksums, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(records, preserve_index=False)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read_records(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read per-sample records.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not a whole Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(
+            pa.BufferReader(path.read_bytes()), columns=columns, page_checksum_verification=True
+        )
+    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        line = " ".join(str(error).split())
+        raise Damaged(f"{path}: not a whole Parquet file ({line})") from None
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+class RunFolder:
+    """The folder of one run. `metrics.json` is written last: its presence means «done»."""
+
+    def __init__(self, path: Path, spec: RunSpec) -> None:
+        self.path = path
+        self.spec = spec
+
+    @property
+    def metrics_path(self) -> Path:
+        """Where the run's scores are."""
+        return self.path / "metrics.json"
+
+    @property
+    def model_path(self) -> Path:
+        """Where the trained weights are."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where resumable states are, one file a network; gone when the run is done."""
+        return self.path / "checkpoint"
+
+    def records_path(self, split: str) -> Path:
+        """Where a split's per-sample records are."""
+        return self.path / "records" / f"{split}.parquet"
+
+    @contextmanager
+    def lock(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
+        """Hold the folder; the system lets go when the process dies, however it dies.
+
+        Raises:
+            Busy: another process holds it.
+            UserError: the folder can't be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / "lock").touch()
+        except OSError as error:
+            raise UserError(
+                f"results folder {self.path}: can't be written ({error.strerror}): "
+                f"choose another with --results"
+            ) from None
+        try:
+            with FileLock(self.path / "lock").acquire(timeout=patience):
+                for leftover in self.path.rglob(".*.tmp"):
+                    leftover.unlink(missing_ok=True)
+                yield
+        except Timeout:
+            raise Busy(f"{self.path}: another process works on this run") from None
+
+    def is_locked(self) -> bool:
+        """Whether a process works in the folder now."""
+        if not (self.path / "lock").exists():
+            return False
+        try:
+            with FileLock(self.path / "lock").acquire(timeout=0):
+                return False
+        except Timeout:
+            return True
+        except OSError:
+            # A read-only results folder can be looked at, and nobody can be working in it.
+            return False
+
+    def start(self, environment: Mapping[str, Any]) -> None:
+        """Note what is asked and where it runs; forget an earlier failure."""
+        identity = {"id": self.spec.id, "label": self.spec.label, **self.spec.identity}
+        write_json(self.path / "spec.json", identity)
+        write_json(self.path / "environment.json", environment)
+        for name in ("failure.json", "not_applicable.json"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def fail(self, error: str, traceback: str) -> None:
+        """Keep why the run failed."""
+        write_json(self.path / "failure.json", {"error": error, "traceback": traceback})
+
+    def refuse(self, reason: str) -> None:
+        """Keep why the method does not apply to this backbone."""
+        write_json(self.path / "not_applicable.json", {"reason": reason})
+
+    def finish(self, metrics: Mapping[str, Any], splits: list[str]) -> None:
+        """Store the scores with their records' digests; drop the checkpoints."""
+        files = {
+            f"records/{split}.parquet": file_digest(self.records_path(split)) for split in splits
+        }
+        write_json(self.metrics_path, {"run": self.spec.id, "files": files, **metrics})
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def metrics(self) -> dict[str, Any] | None:
+        """The scores, or None when the run is not done.
+
+        Raises:
+            Damaged: the file is there and can't be trusted.
+        """
+        try:
+            content = read_json(self.metrics_path)
+        except FileNotFoundError:
+            return None
+        if content.get("run") != self.spec.id:
+            raise Damaged(f"{self.metrics_path}: belongs to the run {content.get('run')}")
+        return content
+
+    def verify(self) -> bool:
+        """Whether the run is done and every record is what was written.
+
+        Raises:
+            Damaged: names the first file that isn't.
+        """
+        metrics = self.metrics()
+        if metrics is None:
+            return False
+        for name, digest in metrics["files"].items():
+            path = self.path / name
+            if not path.exists():
+                raise Damaged(f"{path}: is missing")
+            if file_digest(path) != digest:
+                raise Damaged(f"{path}: content and digest disagree")
+        return True
+
+    def state(self) -> tuple[State, str]:
+        """How the run stands, and the error, reason or damage when there is one."""
+        try:
+            if self.metrics() is not None:
+                return "done", ""
+        except Damaged as damage:
+            return "interrupted", f"{damage}; run again to redo it"
+        if self.is_locked():
+            return "running", ""
+        for name, key, state in (
+            ("not_applicable.json", "reason", "not applicable"),
+            ("failure.json", "error", "failed"),
+        ):
+            try:
+                return state, str(read_json(self.path / name)[key])  # type: ignore[return-value]
+            except FileNotFoundError:
+                continue
+            except Damaged as damage:
+                return "interrupted", str(damage)
+        if (self.path / "spec.json").exists():
+            return "interrupted", ""
+        return "not run", ""
+
+
+class Progress:
+    """`progress.jsonl`: one line an epoch, append-only; a line cut off by a crash is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What was noted so far."""
+        if not self.path.exists():
+            return []
+        lines = []
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break
+        return lines
+
+    def rewind(self, network: int, step: int) -> None:
+        """Forget what lies after the state from which a run goes on."""
+        kept = [line for line in self.lines() if (line["network"], line["step"]) <= (network, step)]
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Note an epoch."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+
+class SuiteFolder:
+    """The folder of a suite: ``<results>/<suite>``."""
+
+    def __init__(self, results: Path, suite: str) -> None:
+        self.path = results / suite
+
+    def run(self, spec: RunSpec) -> RunFolder:
+        """The folder of one run."""
+        return RunFolder(self.path / "runs" / spec.id, spec)
+
+    @property
+    def tables(self) -> Path:
+        """Where tables are written."""
+        return self.path / "tables"
+
+    @property
+    def figures(self) -> Path:
+        """Where figures are written."""
+        return self.path / "figures"
+
+    @property
+    def report(self) -> Path:
+        """The report, one self-contained HTML file."""
+        return self.path / "report.html"

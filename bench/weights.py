@@ -1,0 +1,58 @@
+"""Tensors on disk: safetensors files that carry and check their own digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from bench.store import Damaged, write_bytes
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Write tensors and a JSON state in one file, whole or not at all.
+
+    Args:
+        path: where.
+        tensors: by name; any device, any strides.
+        state: JSON values.
+    """
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(state, sort_keys=True, allow_nan=False)
+    write_bytes(path, save(plain, {"state": text, "sha256": _digest(plain, text)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not what was written.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise Damaged(f"{path}: not a whole safetensors file ({error})") from None
+    if notes.get("sha256") != _digest(tensors, notes.get("state", "")):
+        raise Damaged(f"{path}: content and digest disagree")
+    return tensors, json.loads(notes["state"])
+
+
+def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
+    digest = hashlib.sha256(state.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}{tensor.dtype}{list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
