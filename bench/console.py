@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Console
@@ -20,6 +19,10 @@ PLAIN_WIDTH = 200
 """Columns where no terminal says how many it has; lines in files should not be cut at 80."""
 QUIET_SECONDS = 10.0
 """Plain lines of progress are at least this far apart."""
+TRAINING_SHARE = 0.8
+"""Of a run's time, for the estimate of what is left; planning and evaluation take the rest."""
+LEAST_SHARE = 0.05
+"""Of the work, before the time left is estimated."""
 STYLES = {"done": "green", "failed": "bold red", "not applicable": "yellow"}
 
 Clock = Callable[[], float]
@@ -73,9 +76,10 @@ class Matrix:
     def __init__(self, runs: Sequence[RunSpec], clock: Clock = time.monotonic) -> None:
         self.total = len(runs)
         self.clock = clock
-        self.started = clock()
         self.outcomes: dict[str, str] = {}
-        self.shares: dict[str, float] = {}
+        self._opened = clock()
+        self._started: dict[str, float] = {}
+        self._shares: dict[str, float] = {}
         places = {(run.task.name, run.backbone) for run in runs}
         self._one_place = len(places) <= 1
 
@@ -84,28 +88,33 @@ class Matrix:
         name = f"{run.label or run.method}, seed {run.seed}"
         return name if self._one_place else f"{name} ({run.task.name}, {run.backbone})"
 
-    def note(self, event: Event) -> None:
-        """Account for an event."""
+    def note(self, event: Event) -> float | None:
+        """Account for an event; the seconds that a run took, if it ends one."""
         run = event.run.id
-        if event.kind == "end":
-            self.outcomes[run] = event.outcome
-            self.shares.pop(run, None)
+        if event.kind == "start":
+            self._started.setdefault(run, self.clock())
         elif event.kind == "tick":
-            self.shares[run] = trained_share(event.data)
-        elif event.kind == "waiting":
-            self.shares.pop(run, None)
+            self._shares[run] = TRAINING_SHARE * trained_share(event.data)
+        elif event.kind in ("end", "waiting"):
+            self._shares.pop(run, None)
+            begun = self._started.pop(run, None)
+            if event.kind == "end":
+                self.outcomes[run] = event.outcome
+                return None if begun is None else self.clock() - begun
+        return None
 
     @property
     def share(self) -> float:
         """Of the work, in ``[0, 1]``; runs count alike."""
-        return (len(self.outcomes) + sum(self.shares.values())) / max(1, self.total)
+        return (len(self.outcomes) + sum(self._shares.values())) / max(1, self.total)
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace so far; None before there is one."""
+        """By the pace so far; None while that says nothing yet."""
         share = self.share
-        elapsed = self.clock() - self.started
-        return elapsed * (1 - share) / share if share > 0 else None
+        if share < LEAST_SHARE:
+            return None
+        return (self.clock() - self._opened) * (1 - share) / share
 
     def summary(self) -> str:
         """Runs that ended, how, and the time left."""
@@ -160,37 +169,28 @@ class PlainDisplay:
     def __init__(self, console: Console, matrix: Matrix) -> None:
         self.console = console
         self.matrix = matrix
-        self._starts: dict[str, float] = {}
         self._spoke = matrix.clock()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def observe(self, event: Event) -> None:
         """Print what is worth a line."""
-        self.matrix.note(event)
+        seconds = self.matrix.note(event)
         name = self.matrix.name(event.run)
-        now = self.matrix.clock()
         if event.kind == "start":
-            self._starts[event.run.id] = now
             self._say(f"{'start':>14}  {name}")
         elif event.kind == "end":
-            begun = self._starts.pop(event.run.id, None)
-            line = ending(event, name, None if begun is None else now - begun)
+            line = ending(event, name, seconds)
             self._say(line.append(f"  [{self.matrix.summary()}]"))
         elif event.kind == "note":
             self._say(f"{'note':>14}  {name}: {event.text}")
         elif event.kind == "waiting":
             self._say(f"{'waiting':>14}  {name}: {event.text}")
-        elif now - self._spoke >= QUIET_SECONDS:
+        elif self.matrix.clock() - self._spoke >= QUIET_SECONDS:
             words = training_words(event.data) if event.kind == "tick" else event.text
             self._say(f"{'':>14}  {name}: {words}  [{self.matrix.summary()}]")
 
@@ -205,7 +205,6 @@ class LiveDisplay:
     def __init__(self, console: Console, matrix: Matrix) -> None:
         self.console = console
         self.matrix = matrix
-        self._starts: dict[str, float] = {}
         self._rows: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}", markup=False, table_column=_column(2)),
@@ -220,26 +219,18 @@ class LiveDisplay:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for row in self._rows.values():
             self._progress.remove_task(row)
         self._progress.stop()
 
     def observe(self, event: Event) -> None:
         """Move the rows; print what should stay."""
-        self.matrix.note(event)
+        seconds = self.matrix.note(event)
         name = self.matrix.name(event.run)
         if event.kind == "start":
-            self._starts.setdefault(event.run.id, self.matrix.clock())
             self._row(event, name)
         elif event.kind == "end":
-            begun = self._starts.pop(event.run.id, None)
-            seconds = None if begun is None else self.matrix.clock() - begun
             self._drop(event)
             self._progress.console.print(ending(event, name, seconds))
         elif event.kind == "note":

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 
 class UserError(Exception):
@@ -32,6 +33,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {kind} {name!r}: {hint}known: {', '.join(names) or 'none'}")
 
 
+def complaint(error: ValidationError) -> ErrorDetails:
+    """What to tell of a Pydantic error: a mistyped name explains a missing one, so it goes first."""
+    found = error.errors()
+    return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+
+
 def validation_line(place: str, error: ValidationError, fields: Iterable[str] = ()) -> UserError:
     """The first complaint of a Pydantic error in one line.
 
@@ -40,7 +47,7 @@ def validation_line(place: str, error: ValidationError, fields: Iterable[str] = 
         error: what Pydantic found.
         fields: the valid field names at the level of the complaint, for the hint at a typo.
     """
-    first = error.errors()[0]
+    first = complaint(error)
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         name = str(first["loc"][-1])

@@ -162,8 +162,10 @@ class _Run:
         return plan
 
     def _trained(self, plan: Plan) -> tuple[nn.Module, float]:
+        """The trained model and its seconds: from the folder when they are there, else trained."""
         try:
-            tensors, state = load_tensors(self.folder.model_path)
+            tensors, _ = load_tensors(self.folder.model_path)
+            seconds = read_json(self.folder.path / "training.json")["seconds"]
         except FileNotFoundError:
             return self._train(plan)
         except Damaged as damage:
@@ -171,7 +173,7 @@ class _Run:
             return self._train(plan)
         model = self._assemble([self._network(index) for index in range(self._count)])
         model.load_state_dict(tensors)
-        return model, state["seconds"]
+        return model, seconds
 
     def _train(self, plan: Plan) -> tuple[nn.Module, float]:
         device = self.options.device
@@ -199,7 +201,9 @@ class _Run:
             seconds += train(session)
             networks.append(session.model)
         model = self._assemble(networks)
-        save_tensors(self.folder.model_path, model.state_dict(), {"seconds": seconds})
+        write_json(self.folder.path / "training.json", {"seconds": seconds})
+        # Its presence means «trained», so it is written last; nothing in it depends on the clock.
+        save_tensors(self.folder.model_path, model.state_dict(), {})
         return model, seconds
 
     def _tick(self, tick: Tick) -> None:

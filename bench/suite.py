@@ -26,7 +26,7 @@ from pydantic import (
 
 from bench.backbones import check_backbone_name
 from bench.data.catalogue import check_task
-from bench.errors import UserError, unknown, validation_line
+from bench.errors import UserError, complaint, unknown, validation_line
 from bench.registry import method_class
 
 FORMAT = 1
@@ -289,7 +289,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
 def _fields_at(error: ValidationError) -> list[str]:
     """The field names that were valid where Pydantic's first complaint stands."""
     model: Any = Suite
-    for part in error.errors()[0]["loc"][:-1]:
+    for part in complaint(error)["loc"][:-1]:
         field = getattr(model, "model_fields", {}).get(part)
         if field is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from sigma_nens.context import UnsupportedModuleError
 
@@ -58,6 +58,27 @@ class NormSpec:
     tracked: bool = False
     groups: int = 1
     fused: bool = False
+
+    def check(self, x: Tensor, label: str) -> None:
+        """Refuse an input that such a layer can't take.
+
+        Args:
+            x: the input.
+            label: the layer's name, for the message.
+
+        Raises:
+            ValueError: for a wrong number of dimensions or features.
+        """
+        shape, last = self.shape, self.channels_last and not self.permuted
+        if self.dims and x.ndim not in self.dims:
+            wanted = " or ".join(str(d) for d in self.dims)
+            raise ValueError(f"{label}: expected {wanted} dimensions, got {x.ndim}")
+        found = x.shape[-len(shape) :] if last else x.shape[1:2]
+        if tuple(found) != shape or (last and x.ndim <= len(shape)):
+            place = "last dimensions" if last else "dimension 1"
+            raise ValueError(
+                f"{label}: expected {shape} on the {place}, got an input of {tuple(x.shape)}"
+            )
 
 
 def norm_kind(module: nn.Module) -> Kind | None:

@@ -162,24 +162,11 @@ class MemberNorm(nn.Module):
         Raises:
             ValueError: if the input can't be a folded batch for this layer; the message names it.
         """
-        self._check(x)
+        self.spec.check(x, self.label)
         if self.spec.kind != "batch":
             return self._per_sample(x)
         y = self._per_batch(x)
         return cast(Tensor, self.act(self.drop(y))) if self.spec.fused else y
-
-    def _check(self, x: Tensor) -> None:
-        spec, shape = self.spec, self.spec.shape
-        if spec.dims and x.ndim not in spec.dims:
-            wanted = " or ".join(str(d) for d in spec.dims)
-            raise ValueError(f"{self.label}: expected {wanted} dimensions, got {x.ndim}")
-        last = spec.channels_last and not spec.permuted
-        found = x.shape[-len(shape) :] if last else x.shape[1:2]
-        if tuple(found) != shape or (last and x.ndim <= len(shape)):
-            place = "last dimensions" if last else "dimension 1"
-            raise ValueError(
-                f"{self.label}: expected {shape} on the {place}, got an input of {tuple(x.shape)}"
-            )
 
     def _per_batch(self, x: Tensor) -> Tensor:
         members = self.context.active
@@ -230,18 +217,28 @@ class MemberNorm(nn.Module):
             running.add_((value.view_as(running) - running) / counts)
 
     def _per_sample(self, x: Tensor) -> Tensor:
-        batch = self.context.samples(x.shape[0], self.label)
-        scale, shift = self._active_affine()
+        rows, batch = x.shape[0], self.context.samples(x.shape[0], self.label)
+        if self.spec.kind == "group" and rows == batch * self.context.active:
+            return self._per_group(x, batch)
         y = self._normalised(x.permute(0, 2, 3, 1) if self.spec.permuted else x)
-        if scale is not None or shift is not None:
-            split = torch.unflatten(y, 0, (batch, self.context.active, -1))
-            scale, shift = self._broadcast(scale, split), self._broadcast(shift, split)
-            if scale is None:
-                split = split + cast(Tensor, shift)
-            else:
-                split = split * scale if shift is None else torch.addcmul(shift, split, scale)
-            y = split.flatten(0, 2)
+        scale, shift = (self._by_row(v, batch, y) for v in self._active_affine())
+        if scale is not None:
+            y = y * scale if shift is None else torch.addcmul(shift, y, scale)
+        elif shift is not None:
+            y = y + shift
         return y.permute(0, 3, 1, 2) if self.spec.permuted else y
+
+    def _per_group(self, x: Tensor, batch: int) -> Tensor:
+        """GroupNorm of all members in one native call, with their channels side by side."""
+        members, (scale, shift) = self.context.active, self._active_affine()
+        y = functional.group_norm(
+            x.reshape(batch, members * self.features, *x.shape[2:]),
+            members * self.spec.groups,
+            None if scale is None else scale.reshape(-1),
+            None if shift is None else shift.reshape(-1),
+            self.spec.eps or 0.0,
+        )
+        return y.reshape(x.shape)
 
     def _normalised(self, x: Tensor) -> Tensor:
         spec = self.spec
@@ -251,14 +248,21 @@ class MemberNorm(nn.Module):
             return functional.rms_norm(x, list(spec.shape), eps=spec.eps)
         return functional.layer_norm(x, list(spec.shape), eps=spec.eps or 0.0)
 
-    def _broadcast(self, values: Tensor | None, like: Tensor) -> Tensor | None:
-        """``[m, C]`` shaped to meet ``[B, m, r, ...]``."""
+    def _by_row(self, values: Tensor | None, batch: int, like: Tensor) -> Tensor | None:
+        """``[m, C]`` repeated for each row of the input, and shaped to meet it.
+
+        The repetition is small, and makes the gradient sum each row first, which is much faster
+        than one reduction over samples and positions.
+        """
         if values is None:
             return None
-        ones = (1,) * (like.ndim - 3 - len(self.spec.shape))
+        members, features = values.shape
+        repeats = like.shape[0] // (batch * members)
+        rows = values.view(1, members, 1, features).expand(batch, members, repeats, features)
+        ones = (1,) * (like.ndim - 1 - len(self.spec.shape))
         if self.spec.channels_last:
-            return values.reshape(-1, 1, *ones, *self.spec.shape)
-        return values.reshape(-1, 1, *self.spec.shape, *ones)
+            return rows.reshape(-1, *ones, *self.spec.shape)
+        return rows.reshape(-1, *self.spec.shape, *ones)
 
     @torch.no_grad()
     def plain(self, member: int) -> nn.Module:

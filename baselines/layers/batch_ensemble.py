@@ -126,6 +126,18 @@ class RankOne(nn.Module):
         outputs = outputs * self._spread(self.output_factor, outputs)
         return outputs if self.bias is None else outputs + self._spread(self.bias, outputs)
 
+    @property
+    def weight(self) -> Tensor:
+        """Not for use: a network that reads a layer's weight itself would go round the factors.
+
+        Raises:
+            NotApplicable: always.
+        """
+        raise NotApplicable(
+            "the network uses the weight of a layer without calling the layer, which BatchEnsemble "
+            "can't give members"
+        )
+
     def _spread(self, values: Tensor, like: Tensor) -> Tensor:
         """``[M, C]`` to a shape that broadcasts over `like`."""
         own = self.rows.take(values, len(like))
@@ -145,6 +157,10 @@ class BatchEnsembleNetwork(nn.Module):
 
     Shape:
         ``[B, C, H, W] -> [B, M, K]``; ``[B, 1, K]`` while training with ``split``.
+
+    Raises:
+        NotApplicable: at the first forward pass, where a layer's input does not have the batch
+            first or the network uses a layer's weight without calling the layer.
     """
 
     def __init__(

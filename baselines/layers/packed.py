@@ -99,7 +99,10 @@ def output_width(backbone: nn.Module) -> int:
 
 
 def _place(name: str, module: nn.Module) -> str:
-    return f"layer {name!r} ({type(module).__name__})" if name else type(module).__name__
+    cls = type(module)
+    own = cls.__module__.startswith("torch.")
+    kind = cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
+    return f"layer {name!r} ({kind})" if name else f"the network ({kind})"
 
 
 def _check_layers(backbone: nn.Module) -> None:
@@ -114,7 +117,8 @@ def _check_layers(backbone: nn.Module) -> None:
             continue
         if next(module.parameters(recurse=False), None) is not None:
             raise NotApplicable(
-                f"{place}: only Conv2d, Linear and BatchNorm layers can be divided among members"
+                f"{place}: has parameters, and only torch's own Conv2d, Linear and BatchNorm "
+                "layers can be divided among members"
             )
 
 

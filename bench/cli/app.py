@@ -19,23 +19,24 @@ from bench.cli.writing import report, tables
 from bench.errors import UserError, unknown
 
 # Typer has carried its own copy of Click since 0.20; these are its classes, whichever it uses.
-_UsageError = typer.BadParameter.__mro__[1]
-_ClickException = typer.BadParameter.__mro__[2]
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 HELP = """Compare implicit ensembles, one network that answers as M, under one matched budget.
 
 A first session:
 
-    sigma-bench list suites          what can be run
-    sigma-bench run digits           train and evaluate six methods on real images, in minutes
-    sigma-bench status digits        which runs are done, and why others are not
-    sigma-bench tables digits        write every table again, without training
+    sigma-bench list suites     what can be run
+    sigma-bench run digits      six methods on real images, in minutes
+    sigma-bench status digits   which runs are done, and why others are not
+    sigma-bench tables digits   every table again, without training
 
 Your own method, in one file:
 
     sigma-bench new-method my_idea
     sigma-bench check-method my_idea.py
-    sigma-bench run digits --plugin my_idea.py --set "methods=[single, my_idea]" --set reference=my_idea
+    sigma-bench run digits --plugin my_idea.py \\
+        --set "methods=[deep_ensemble, my_idea]"
 """
 
 
@@ -52,7 +53,7 @@ class Verbs(TyperGroup):
 app = typer.Typer(
     cls=Verbs,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

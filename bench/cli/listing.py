@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 import yaml
@@ -95,20 +95,26 @@ def _parameters(name: str) -> list[str]:
     return [_parameter(field, info) for field, info in fields.items()]
 
 
+_BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+"""What Pydantic calls bounds, and how they are written."""
+
+
 def _parameter(field: str, info: FieldInfo) -> str:
-    bounds = [str(limit) for limit in info.metadata if _is_bound(limit)]
-    kind = _type_words(info.annotation)
-    default = "required" if info.is_required() else f"= {info.get_default(call_default_factory=True)}"
-    limits = f" [{', '.join(bounds)}]" if bounds else ""
-    meaning = f"  {info.description}" if info.description else ""
-    return f"{field}: {kind}{limits} {default}{meaning}"
-
-
-def _is_bound(limit: Any) -> bool:
-    return type(limit).__name__ in ("Gt", "Ge", "Lt", "Le", "Interval", "MultipleOf")
+    """Such as ``members = 4 (int, > 0): M``."""
+    bounds = [
+        f"{sign} {getattr(limit, bound)}"
+        for limit in info.metadata
+        for bound, sign in _BOUNDS.items()
+        if getattr(limit, bound, None) is not None
+    ]
+    kind = ", ".join([_type_words(info.annotation), *bounds])
+    default = "" if info.is_required() else f" = {info.get_default(call_default_factory=True)}"
+    meaning = f": {info.description}" if info.description else ""
+    return f"{field}{default} ({kind}){meaning}"
 
 
 def _type_words(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(str(value) for value in get_args(annotation))
     plain = isinstance(annotation, type) and get_origin(annotation) is None
-    words = annotation.__name__ if plain else str(annotation)
-    return words.replace("typing.", "")
+    return annotation.__name__ if plain else str(annotation).replace("typing.", "")

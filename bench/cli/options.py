@@ -100,7 +100,7 @@ def check_folder(option: str, path: Path) -> None:
 
 
 def _checked(suite: Suite) -> Suite:
-    """The suite with its tasks' options written out; unknown tasks, backbones, labels are refused."""
+    """The suite with its tasks' options written out; what nothing answers to is refused."""
     tasks = tuple(check_task(task) for task in suite.tasks)
     for backbone in suite.backbones:
         check_backbone_name(backbone)

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bench.cli.options import DEFAULT_RESULTS, Plugins, Results, Settings, SuiteName, request
+from bench.store import Progress, State
 from bench.tables.collection import Collection, Entry, MethodRuns, collect
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-STATES = ("done", "running", "failed", "interrupted", "not run", "not applicable")
+STATES: tuple[State, ...] = (
+    "done",
+    "running",
+    "failed",
+    "interrupted",
+    "not run",
+    "not applicable",
+)
 STYLES = {
     "done": "green",
     "running": "cyan",
@@ -70,9 +78,7 @@ def _content(collection: Collection) -> dict[str, Any]:
 
 
 def _counts(collection: Collection) -> str:
-    counted = [
-        f"{count} {state}" for state in STATES if (count := collection.counts.get(state, 0))
-    ]
+    counted = [f"{count} {state}" for state in STATES if (count := collection.counts.get(state, 0))]
     return f"{len(collection.entries)} runs: {', '.join(counted)}"
 
 
@@ -102,8 +108,6 @@ def _rows(collection: Collection) -> Iterator[tuple[str, str, MethodRuns, Entry]
 
 def _where(entry: Entry) -> str:
     """How far a run that isn't done has come, by its last finished epoch."""
-    from bench.store import Progress
-
     if entry.state not in ("running", "interrupted"):
         return ""
     lines = Progress(entry.folder.path / "progress.jsonl").lines()

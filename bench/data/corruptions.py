@@ -9,9 +9,9 @@ The results are not the published files, and whoever reports them says "generate
 other random numbers; rounding to the nearest value, where the published files are cut off; discs
 with a soft edge for `defocus_blur`, as wide (in variance) as CIFAR-C's kernels; bilinear streaks
 for `motion_blur`, whose severity 4 has σ 2.25 in place of 2 (CIFAR-C's severities 3 and 4 hardly
-differ); exact areas for `pixelate`; zooms about the exact centre; a thickness of 2.75 in place of
-2.5 for severity 4 of ImageNet-C's `fog` (which is rougher than severity 3, but no thicker). So each
-corruption grows with its severity at every size.
+differ); zooms about the exact centre; a thickness of 2.75 in place of 2.5 for severity 4 of
+ImageNet-C's `fog` (which is rougher than severity 3, but no thicker). So each corruption grows with
+its severity at 28, 32, 64, 96 and 224 pixels.
 """
 
 from __future__ import annotations

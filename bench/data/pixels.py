@@ -113,14 +113,15 @@ def contrast(x: Pixels, factor: float, generators: Generators) -> Pixels:
 
 
 def pixelate(x: Pixels, factor: float, generators: Generators) -> Pixels:
-    """Average over coarse pixels, whose number a side is less by a factor below 1."""
-    for axis in (2, 3):
-        size = x.shape[axis]
-        coarse = max(1, int(size * factor))
-        share = overlap(coarse, size)
-        x = _combine(x, share / share.sum(axis=1, keepdims=True), axis)
-        x = _combine(x, (share / share.sum(axis=0)).T, axis)
-    return x
+    """Shrink by a factor below 1 and enlarge again, both with Pillow's box filter."""
+    height, width = x.shape[2:]
+    small = (max(1, int(width * factor)), max(1, int(height * factor)))
+
+    def coarse(image: Image.Image) -> Image.Image:
+        box = Image.Resampling.BOX
+        return image.resize(small, box).resize((width, height), box)
+
+    return _as_pixels([coarse(image) for image in _as_images(x)])
 
 
 def jpeg_compression(x: Pixels, quality: int, generators: Generators) -> Pixels:
@@ -204,18 +205,10 @@ def zoom(x: Pixels, factor: float) -> Pixels:
         size = x.shape[axis]
         centre = (size - 1) / 2
         place = centre + (np.arange(size) - centre) / factor
-        distance = np.abs(place[:, None] - np.arange(size))
-        x = _combine(x, np.maximum(0, 1 - distance), axis)
+        low = np.clip(np.floor(place).astype(int), 0, size - 2)
+        part = (place - low).astype(np.float32).reshape((-1, 1) if axis == 2 else (1, -1))
+        x = x.take(low, axis) * (1 - part) + x.take(low + 1, axis) * part
     return x
-
-
-def overlap(coarse: int, fine: int) -> NDArray[np.float64]:
-    """How much of each of `fine` cells lies in each of `coarse` cells: ``[coarse, fine]``."""
-    edges, marks = np.arange(coarse + 1) * (fine / coarse), np.arange(fine + 1)
-    start = np.maximum(edges[:-1, None], marks[:-1])
-    stop = np.minimum(edges[1:, None], marks[1:])
-    shared: NDArray[np.float64] = np.maximum(0, stop - start)
-    return shared
 
 
 def plasma(draws: NDArray[np.float64], size: int, decay: float) -> Pixels:
@@ -260,7 +253,8 @@ def _normal(x: Pixels, generators: Generators) -> Pixels:
 
 def _trimmed(kernel: NDArray[np.float64]) -> Pixels:
     kernel = np.where(kernel > NEGLIGIBLE * kernel.sum(), kernel, 0)
-    return (kernel / kernel.sum()).astype(np.float32)
+    kernel /= kernel.sum()
+    return kernel.astype(np.float32)
 
 
 def _filter(x: Pixels, kernel: Pixels) -> Pixels:
@@ -271,22 +265,6 @@ def _filter(x: Pixels, kernel: Pixels) -> Pixels:
     total = np.zeros_like(x)
     for row, column in np.argwhere(kernel):
         total += kernel[row, column] * padded[:, :, row : row + height, column : column + width]
-    return total
-
-
-def _combine(x: Pixels, weights: NDArray[np.float64], axis: int) -> Pixels:
-    """Weighted sums along an axis; `weights` ``[out, in]`` has few neighbouring values in a row."""
-    size = weights.shape[1]
-    used = weights > 1e-9
-    first, last = used.argmax(axis=1), size - 1 - used[:, ::-1].argmax(axis=1)
-    shape = (-1, 1) if axis == 2 else (1, -1)
-    rows = np.arange(len(weights))
-    start = weights[rows, first].astype(np.float32).reshape(shape)
-    total: Pixels = x.take(first, axis) * start
-    for step in range(1, int((last - first).max()) + 1):
-        column = np.minimum(first + step, size - 1)
-        weight = np.where(first + step < size, weights[rows, column], 0).astype(np.float32)
-        total += x.take(column, axis) * weight.reshape(shape)
     return total
 
 

@@ -296,6 +296,21 @@ def test_rows_that_do_not_belong_to_samples_are_refused():
         model(torch.randn(5, 3, 3, 3))
 
 
+class Bypass(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return functional.linear(x, self.head.weight)
+
+
+def test_a_weight_that_is_used_without_its_layer_is_refused():
+    model = BatchEnsemble(members=2).build(Bypass(), 3)
+    with pytest.raises(NotApplicable, match="without calling the layer"):
+        model(torch.randn(5, 4))
+
+
 def test_loss_is_the_sum_over_members():
     model = network("repeat").train()
     inputs = torch.randn(6, 3, 4, 4, dtype=torch.float64)

@@ -79,8 +79,7 @@ def test_a_step_moves_every_member_of_every_parameter(method):
     optimiser.step()
     for name, parameter in model.named_parameters():
         moved = (parameter - before[name]).abs().amax(tuple(range(1, parameter.ndim)))
-        # Rows are members, features or classes; a feature that ReLU cut off everywhere may rest.
-        assert (moved > 0).float().mean() > 0.7, name
+        assert (moved > 0).all(), name
 
 
 @every_method
@@ -180,7 +179,7 @@ def test_a_method_says_what_it_is(cls):
     line = cls.__doc__.strip().splitlines()[0]
     assert line.endswith((".", ")."))
     assert all(field.description for field in cls.model_fields.values())
-    assert cls.supports(cls(), Net()) is None or cls is PackedEnsemble
+    assert cls().supports(Net()) is None
 
 
 def test_listing_methods_imports_no_torch():

@@ -319,7 +319,7 @@ class BareScale(nn.Module):
         (lambda: with_layer(nn.LayerNorm(8)), "'1' (LayerNorm)"),
         (lambda: with_layer(nn.MultiheadAttention(8, 2)), "attention"),
         (lambda: with_layer(nn.PReLU(8)), "'1' (PReLU)"),
-        (lambda: with_layer(BareScale()), "'1' (BareScale)"),
+        (lambda: with_layer(BareScale()), "BareScale): has parameters"),
         (
             lambda: with_layer(nn.Sequential(nn.Conv2d(8, 12, 1, groups=4), nn.Conv2d(12, 8, 1))),
             "'1.0' (Conv2d): α·C = 2·12",
@@ -335,9 +335,12 @@ class BareScale(nn.Module):
         (lambda: nn.Sequential(nn.Conv2d(3, 5, 8), nn.ReLU()), "vector of logits"),
         (
             lambda: create_backbone("timm:vit_tiny_patch16_224", 5, (3, 32, 32)),
-            "VisionTransformer: only Conv2d",
+            "VisionTransformer): has parameters",
         ),
-        (lambda: create_backbone("timm:convnext_atto", 5, (3, 32, 32)), "LayerNorm"),
+        (
+            lambda: create_backbone("timm:convnext_atto", 5, (3, 32, 32)),
+            "LayerNorm2d): has parameters",
+        ),
     ],
 )
 def test_what_cannot_be_packed_is_refused_with_the_reason(network, reason):

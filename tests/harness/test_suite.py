@@ -50,7 +50,7 @@ def test_grid(tmp_path):
     entry = {"name": "sigma_nens", "grid": {"temperature": [0.1, 1.0], "strength": [0.1, 0.2]}}
     runs = load_suite(write(tmp_path, methods=[entry], seeds=[0])).runs()
     assert len(runs) == 4
-    assert "sigma_nens (temperature=0.1, strength=0.2)" in {run.label for run in runs}
+    assert "sigma_nens (strength=0.2, temperature=0.1)" in {run.label for run in runs}
 
 
 def test_the_id_follows_from_everything_but_the_label(tmp_path):

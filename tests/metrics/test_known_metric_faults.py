@@ -54,7 +54,7 @@ def test_which_calibration_error_a_number_is(key):
 
 
 def test_bins_count_by_their_size_and_mean_confidence():
-    """Nine samples at 0.9, all right, and one at 0.55, wrong: not their plain mean, no bin centres."""
+    """Nine right at 0.9, one wrong at 0.55: not the plain mean of gaps, and no bin centres."""
     confidence, correct = [0.9] * 9 + [0.55], [1] * 9 + [0]
     assert ece(confidence, correct, bins=10) == pytest.approx(0.9 * 0.1 + 0.1 * 0.55)
 
