@@ -141,9 +141,12 @@ def render(name: str, file_name: str) -> str:
     """The template's text for a method of that name.
 
     Raises:
-        UserError: the class would hide a name that the file imports.
+        UserError: the class would have no name, or one that the file imports.
     """
     class_name = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    wrong = f"new-method {name}: the class can't be called {class_name!r}: choose another name"
+    if not class_name.isidentifier() or keyword.iskeyword(class_name):
+        raise UserError(wrong)
     template = (resources.files("bench") / "templates" / TEMPLATE).read_text(encoding="utf-8")
     text = Template(template).substitute(name=name, class_name=class_name, file_name=file_name)
     imported = {
@@ -152,8 +155,6 @@ def render(name: str, file_name: str) -> str:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    if class_name in imported or not class_name.isidentifier() or keyword.iskeyword(class_name):
-        raise UserError(
-            f"new-method {name}: the class can't be called {class_name!r}: choose another name"
-        )
+    if class_name in imported:
+        raise UserError(wrong)
     return text

@@ -9,9 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench.backbones import check_backbone_name
-from bench.data.catalogue import check_task
-from bench.errors import UserError, unknown
+from bench.errors import UserError
 from bench.registry import load_plugin
 from bench.store import SuiteFolder
 from bench.suite import Suite, load_suite
@@ -52,7 +50,7 @@ class Request:
     """A suite as the command line asks for it.
 
     Attributes:
-        suite: with the settings applied, checked.
+        suite: with the settings applied.
         folder: where its results are.
         plugins: files whose methods are loaded.
         asked: the words after a verb that ask for the same again.
@@ -77,7 +75,7 @@ def request(
     check_folder("--results", results)
     for file in files:
         load_plugin(file)
-    suite = _checked(load_suite(name, changes))
+    suite = load_suite(name, changes)
     asked = [name]
     for change in changes:
         asked += ["--set", change]
@@ -97,18 +95,3 @@ def check_folder(option: str, path: Path) -> None:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise UserError(f"{option} {path}: {place} is a file, not a folder")
-
-
-def _checked(suite: Suite) -> Suite:
-    """The suite with its tasks' options written out; what nothing answers to is refused."""
-    tasks = tuple(check_task(task) for task in suite.tasks)
-    for backbone in suite.backbones:
-        check_backbone_name(backbone)
-    suite = suite.model_copy(update={"tasks": tasks})
-    labels = list(dict.fromkeys(run.label for run in suite.runs()))
-    if suite.reference is not None and suite.reference not in labels:
-        raise UserError(
-            f"suite {suite.name}: reference: {unknown('method', suite.reference, labels)}; "
-            f"null compares with the first method that has members"
-        )
-    return suite

@@ -47,6 +47,12 @@ def test_no_error_at_all():
     assert smooth_ece([1.0] * 5, [1] * 5) == 0
 
 
+@pytest.mark.parametrize("samples", [1, 9, 57])
+def test_nothing_but_certain_errors(samples):
+    """The error is 1 at every bandwidth, or 1 + 1e-15 after rounding."""
+    assert smooth_ece([1.0] * samples, [0] * samples) == pytest.approx(1, abs=1e-12)
+
+
 def test_below_the_narrowest_bandwidth():
     """0.9995 and always right: the error is its gap, though narrower than any bandwidth sought."""
     value = smooth_ece([0.9995] * 10, [1] * 10)
