@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from bench.conformance import CheckResult, check_method, reload
 from bench.conformance.checks import CHECKS
 from bench.conformance.measures import gap
 from bench.conformance.specimen import Specimen
-from bench.errors import UserError
 from bench.method import Method
 from bench.suite import Recipe
 from bench.weights import load_tensors
@@ -411,7 +408,11 @@ BROKEN: list[tuple[type[Method], str, str]] = [
     (Raises, "build", r"KeyError: 'no layer of that name' \(.*test_conformance.py:\d+, in build\)"),
     (NoModule, "build", "build gives a function, not a torch.nn.Module"),
     (Refuses, "build", r"refuses the backbone resnet8 \(it has no attention\).*--backbone"),
-    (broken(Transposed), "logits", r"eval mode, batch size 1: logits are \[3, 1, 7\], not .*1, 3, 7"),
+    (
+        broken(Transposed),
+        "logits",
+        r"eval mode, batch size 1: logits are \[3, 1, 7\], not .*1, 3, 7",
+    ),
     (broken(OneTooFew), "logits", r"logits are \[1, 2, 7\], not .* \[1, 3, 7\]"),
     (broken(WrongInTraining), "logits", r"while training: logits are \[8, 2, 7\]"),
     (broken(Words), "logits", "gives a dict, not a tensor"),
@@ -438,7 +439,11 @@ BROKEN: list[tuple[type[Method], str, str]] = [
     (broken(BatchSize), "batch independence", "on the size of the batch"),
     (NotSeparable, "member chunks", "TypeError.*members"),
     (SharedStatistics, "member chunks", "buffer trunk.bn1.running_mean is not.*separable to False"),
-    (WrongMembers, "member chunks", r"model\(x, members=slice\(1, 2\)\) is not model\(x\)\[:, 1:2\]"),
+    (
+        WrongMembers,
+        "member chunks",
+        r"model\(x, members=slice\(1, 2\)\) is not model\(x\)\[:, 1:2\]",
+    ),
     (broken(OwnGenerator), "seeds", "bias differs between two builds.*torch's global generator"),
     (FixedSeed, "seeds", "another seed gives the same weights: set no seed in build"),
     (broken(Unsaved), "save and load", "logits differ by .*state_dict"),

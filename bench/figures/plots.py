@@ -77,7 +77,7 @@ def severity(group: Group, styles: dict[str, Style]) -> Figure:
     """ECE and accuracy over severity, 0 being the clean test split."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.9 + _legend_height(group)), layout="constrained")
     panels = figure.subplots(2, 1, sharex=True)
     for axes, name, title in zip(panels, ("ece", "accuracy"), ("ECE", "Accuracy"), strict=True):
         for method in group.methods:
@@ -128,7 +128,7 @@ def accuracy_against_nll(group: Group, styles: dict[str, Style], cost: str, unit
     """Accuracy against NLL; the area of a marker is the cost named `cost` in `metrics.json`."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.5 + _legend_height(group)), layout="constrained")
     axes = figure.subplots()
     found = {
         method.label: float(np.mean([lookup(e.metrics or {}, ("cost", cost)) for e in method.done]))
@@ -168,6 +168,11 @@ def _cost_point(axes: Axes, method: MethodRuns, style: Style, share: float) -> N
         linewidth=0.5,
         zorder=3,
     )
+
+
+def _legend_height(group: Group) -> float:
+    """Inches that the legend takes, two methods a row."""
+    return 0.15 + 0.15 * -(-len(group.methods) // 2)
 
 
 def _legend(figure: Figure, group: Group, styles: dict[str, Style], linestyle: str = "-") -> None:

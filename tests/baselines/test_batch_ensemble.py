@@ -9,7 +9,6 @@ from torch.nn import functional
 
 from baselines.batch_ensemble import BatchEnsemble
 from baselines.layers.batch_ensemble import BatchEnsembleNetwork, RankOne, Rows, fast_weights
-from bench.errors import NotApplicable
 from bench.suite import Recipe
 
 LAYERS = {
@@ -262,53 +261,6 @@ def test_one_step_moves_every_member_of_every_parameter(batch):
     for name, parameter in model.named_parameters():
         moved = (parameter - before[name]).abs().flatten(1 if parameter.ndim > 1 else 0)
         assert (moved.amax(-1) > 0).all(), name
-
-
-@pytest.mark.parametrize(
-    ("network", "name"),
-    [
-        (lambda: nn.Sequential(nn.Conv2d(1, 4, 1), nn.MultiheadAttention(4, 2)), "'1'"),
-        (lambda: nn.TransformerEncoderLayer(8, 2), "'self_attn'"),
-        (lambda: nn.Sequential(nn.Linear(2, 2), nn.LSTM(2, 2)), "LSTM"),
-        (lambda: nn.Sequential(nn.LazyLinear(3)), "'0'"),
-        (lambda: nn.ReLU(), "no convolution"),
-    ],
-)
-def test_what_cannot_be_converted_is_refused_by_name(network, name):
-    method = BatchEnsemble()
-    assert name in method.supports(network())
-    with pytest.raises(NotApplicable, match=name):
-        method.build(network(), 3)
-
-
-class TimeFirst(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.head(x.flatten(2).permute(2, 0, 1)).mean(0)
-
-
-def test_rows_that_do_not_belong_to_samples_are_refused():
-    model = BatchEnsemble(members=2).build(TimeFirst(), 3).eval()
-    with pytest.raises(NotApplicable, match="9 rows for a batch of 10"):
-        model(torch.randn(5, 3, 3, 3))
-
-
-class Bypass(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, x):
-        return functional.linear(x, self.head.weight)
-
-
-def test_a_weight_that_is_used_without_its_layer_is_refused():
-    model = BatchEnsemble(members=2).build(Bypass(), 3)
-    with pytest.raises(NotApplicable, match="without calling the layer"):
-        model(torch.randn(5, 4))
 
 
 def test_loss_is_the_sum_over_members():

@@ -6,24 +6,21 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch_uncertainty.layers import PackedConv2d, PackedLinear
+from torch_uncertainty.models.classification.resnet import (
+    batched_resnet,
+    packed_resnet,
+    resnet,
+)
+from torch_uncertainty.models.classification.wideresnet import (
+    packed_wideresnet28x10,
+)
 
 from baselines.batch_ensemble import BatchEnsemble
 from baselines.layers.batch_ensemble import RankOne
 from baselines.packed_ensemble import PackedEnsemble
 from bench.backbones import create_backbone
-from bench.errors import NotApplicable
 from bench.suite import Recipe
-
-torch_uncertainty = pytest.importorskip("torch_uncertainty")
-from torch_uncertainty.layers import PackedConv2d, PackedLinear  # noqa: E402
-from torch_uncertainty.models.classification.resnet import (  # noqa: E402
-    batched_resnet,
-    packed_resnet,
-    resnet,
-)
-from torch_uncertainty.models.classification.wideresnet import (  # noqa: E402
-    packed_wideresnet28x10,
-)
 
 SHAPE = (3, 8, 8)
 
@@ -254,116 +251,6 @@ def test_initial_weights_have_the_scale_of_a_member_fan_in():
             assert weight.abs().max() <= bound
             if weight.numel() > 1000:
                 assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
-
-
-# --- refusals ------------------------------------------------------------------------------------
-
-
-def with_layer(layer: nn.Module) -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
-    )
-
-
-def with_pool(layer: nn.Module) -> nn.Module:
-    return nn.Sequential(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-
-
-class Concatenated(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.more = nn.Conv2d(8, 8, 3, padding=1)
-        self.head = nn.Linear(16, 5)
-
-    def forward(self, x):
-        x = self.stem(x)
-        return self.head(torch.cat([x, self.more(x)], 1).mean((2, 3)))
-
-
-class FunctionalNorm(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x):
-        x = self.stem(x).mean((2, 3))
-        return self.head(x - x.mean(1, keepdim=True))
-
-
-class Unused(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3)
-        self.auxiliary = nn.Linear(8, 5)
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x):
-        return self.head(self.stem(x).mean((2, 3)))
-
-
-class BareScale(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(8, 1, 1))
-
-    def forward(self, x):
-        return x * self.scale
-
-
-@pytest.mark.parametrize(
-    ("network", "reason"),
-    [
-        (lambda: with_layer(nn.GroupNorm(2, 8)), "'1' (GroupNorm)"),
-        (lambda: with_layer(nn.LayerNorm(8)), "'1' (LayerNorm)"),
-        (lambda: with_layer(nn.MultiheadAttention(8, 2)), "attention"),
-        (lambda: with_layer(nn.PReLU(8)), "'1' (PReLU)"),
-        (lambda: with_layer(BareScale()), "BareScale): has parameters"),
-        (
-            lambda: with_layer(nn.Sequential(nn.Conv2d(8, 12, 1, groups=4), nn.Conv2d(12, 8, 1))),
-            "'1.0' (Conv2d): α·C = 2·12",
-        ),
-        (lambda: nn.Sequential(nn.Conv2d(3, 5, 8), nn.Flatten()), "does not give its logits"),
-        (lambda: with_layer(nn.ChannelShuffle(2)), "members mix"),
-        (lambda: with_layer(nn.Softmax(dim=1)), "members mix"),
-        (Concatenated, "members mix"),
-        (FunctionalNorm, "members mix"),
-        (Unused, "'auxiliary' (Linear)"),
-        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), "no 2-D convolution"),
-        (lambda: with_pool(nn.Conv2d(3, 5, 3)), "only layer"),
-        (lambda: nn.Sequential(nn.Conv2d(3, 5, 8), nn.ReLU()), "vector of logits"),
-        (
-            lambda: create_backbone("timm:vit_tiny_patch16_224", 5, (3, 32, 32)),
-            "VisionTransformer): has parameters",
-        ),
-        (
-            lambda: create_backbone("timm:convnext_atto", 5, (3, 32, 32)),
-            "LayerNorm2d): has parameters",
-        ),
-    ],
-)
-def test_what_cannot_be_packed_is_refused_with_the_reason(network, reason):
-    method = PackedEnsemble(members=4)
-    found = method.supports(network())
-    assert found is not None
-    assert reason in found
-    assert "\n" not in found
-    with pytest.raises(NotApplicable):
-        method.build(network(), 5)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"members": 3}, r"'conv1' \(Conv2d\): α·C = 2·16 .* 3 equal"),
-        ({"members": 4, "alpha": 1.3}, r"'conv1' .* α·C = 1.3·16"),
-        ({"members": 4, "alpha": 2.0, "gamma": 3}, r"'layer1.0.conv1' .* 12 equal .* γ = 3"),
-    ],
-)
-def test_a_width_that_does_not_divide_is_refused_by_name(options, reason):
-    with pytest.raises(NotApplicable, match=reason):
-        packed(**options)
 
 
 def test_asking_for_support_changes_nothing():

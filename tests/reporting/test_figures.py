@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import xml.etree.ElementTree as ET
 from itertools import combinations
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import rc_context
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from synthetic_suite import fill, finish, make_suite
 
 from bench.figures import drawings, method_styles, write_figures
 from bench.figures.plots import cost_shown
+from bench.figures.styles import RC
 from bench.store import SuiteFolder
 from bench.suite import Suite
 from bench.tables import collect
@@ -123,6 +126,25 @@ def test_styles_are_distinct_stable_and_fixed_for_known_methods(tmp_path: Path) 
     styles = method_styles(collect(grid, folder))
     assert len(styles) == 40
     assert all(a != b for a, b in combinations(styles.values(), 2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_methods_leave_room_for_the_axes(tmp_path: Path) -> None:
+    methods = [{"name": "deep_ensemble", "grid": {"members": list(range(2, 32))}}]
+    suite = make_suite(methods=methods, reference=None, seeds=[0])
+    folder = SuiteFolder(tmp_path, suite.name)
+    done = finish(folder, suite.runs()[0])
+    for spec in suite.runs()[1:]:
+        folder.run(spec).records_path("test").parent.mkdir(parents=True)
+        shutil.copy(
+            folder.run(suite.runs()[0]).records_path("test"), folder.run(spec).records_path("test")
+        )
+        folder.run(spec).finish(done, ["test"])
+    with rc_context(RC):
+        figure = drawn(suite, folder, "cost")
+        figure.draw_without_rendering()
+    [axes] = figure.axes
+    assert axes.get_position().height * figure.get_figheight() > 1.5
 
 
 @pytest.mark.parametrize("label", [r"$x", r"$\frac$", "_hidden", "a & <b>", "100 % #1"])
