@@ -25,7 +25,7 @@ class Method(BaseModel):
     logits*: ``[B, M, K]`` (batch, member, class); M is 1 for a single network.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     """What suites and tables call it."""
