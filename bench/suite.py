@@ -180,7 +180,11 @@ class Suite(Frozen):
                 evaluation=self.evaluation,
                 label=label,
             )
-            runs.setdefault(run.id, run)
+            twin = runs.setdefault(run.id, run)
+            if twin.label != label:
+                raise UserError(
+                    f"suite {self.name}: methods {twin.label!r} and {label!r} are the same: drop one"
+                )
         return list(runs.values())
 
     def _check_labels(self, labels: list[str]) -> None:

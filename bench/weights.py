@@ -26,7 +26,9 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, 
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(state, sort_keys=True, allow_nan=False)
-    write_bytes(path, save(plain, {"state": text, "sha256": _digest(plain, text)}))
+    notes = json.dumps({"state": text, "sha256": _digest(plain, text)})
+    # One entry: safetensors writes several in random order, and equal content should be equal bytes.
+    write_bytes(path, save(plain, {"sigma-bench": notes}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -40,9 +42,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise FileNotFoundError(path)
     try:
         with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
+            notes = json.loads((file.metadata() or {}).get("sigma-bench", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise Damaged(f"{path}: not a whole safetensors file ({error})") from None
     if notes.get("sha256") != _digest(tensors, notes.get("state", "")):
         raise Damaged(f"{path}: content and digest disagree")

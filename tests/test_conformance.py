@@ -1,4 +1,4 @@
-"""The conformance checks pass every method that ships, and each catches the mistake it is there for."""
+"""Conformance checks pass every method that ships, and each catches the mistake it is there for."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Altered(Heads):
 
 
 def broken(network: type[nn.Module]) -> type[Method]:
-    """The right method with another network, findable in this module as a method file's class is."""
+    """The right method with another network, at the top level of this module."""
     name = f"Broken{network.__name__}"
     cls = type(name, (Right,), {"network": network, "__module__": __name__, "__qualname__": name})
     globals()[name] = cls
@@ -262,7 +262,7 @@ class Unsaved(Heads):
 class OtherKeys(Heads):
     def __init__(self, backbone: nn.Module, members: int, classes: int) -> None:
         super().__init__(backbone, members, classes)
-        self.register_parameter(f"scale{int(torch.randint(10**9, ()))}", self.heads[0].bias)
+        self.register_buffer(f"scale{int(torch.randint(10**9, ()))}", torch.ones(()))
 
 
 class OwnGenerator(Heads):

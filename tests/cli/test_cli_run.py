@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 from bench import execution, registry
 from bench.cli import run
+from bench.data.catalogue import load_task
+from bench.suite import load_suite
 
 SUITE = """
 name: tiny
@@ -22,7 +25,7 @@ tasks: [{name: digits, corruptions: [rotation], severities: [1, 5]}]
 backbones: [resnet8]
 methods: [single, {name: deep_ensemble, label: pair, members: 2}]
 seeds: [0, 1]
-budget: {networks: 1, epochs: 0.5}
+budget: {networks: 1, epochs: 4}
 recipe: {batch_size: 64, augment: []}
 """
 
@@ -57,14 +60,14 @@ ONCE = ["--workers", "1", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which one method of the suite has run, with one seed."""
     folder = tmp_path_factory.mktemp("done")
     (folder / "tiny.yaml").write_text(SUITE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run(["run", "tiny.yaml", "--method", "single", "--seed", "0", *ONCE]) == 0
-    yield folder
+    return folder
 
 
 @pytest.fixture
@@ -220,10 +223,12 @@ def test_a_dry_run_shows_costs_and_writes_nothing(
     out = capfd.readouterr().out
     rows = {line.split()[0]: line.split() for line in out.splitlines() if "0, 1" in line}
     assert list(rows) == ["single", "deep_ensemble", "sigma_nens", "picky"]
-    # Method, two seeds, done, networks, steps, FLOPs
-    assert rows["single"][1:6] == ["0,", "1", "1", "1", "7"]
-    assert rows["deep_ensemble"][1:5] == ["0,", "1", "0", "2"]
-    assert rows["deep_ensemble"][5] == rows["sigma_nens"][5] == "4"
+    spec = load_suite("tiny.yaml").runs()[0]
+    steps = 4 * len(load_task(spec.task, here).train) / 64
+    # Method, two seeds, done, networks, steps of each
+    assert rows["single"][1:6] == ["0,", "1", "1", "1", str(round(steps))]
+    assert rows["deep_ensemble"][1:6] == ["0,", "1", "0", "2", str(round(steps / 2))]
+    assert rows["sigma_nens"][1:6] == ["0,", "1", "0", "1", str(round(steps / 2))]
     parameters = [int(rows[name][8].replace(",", "")) for name in ("single", "deep_ensemble")]
     assert parameters[1] == 2 * parameters[0]
     assert "not applicable: it has no attention" in " ".join(rows["picky"])
@@ -237,10 +242,13 @@ def test_a_dry_run_flags_a_budget_that_whole_steps_miss(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     capfd.readouterr()
-    assert run(["run", "tiny.yaml", "--dry-run", "--method", "pair"]) == 0
+    words = ["run", "tiny.yaml", "--dry-run", "--method", "pair"]
+    assert run([*words, "--set", "budget.epochs=0.001"]) == 0
     (row,) = [line for line in capfd.readouterr().out.splitlines() if "pair" in line]
-    assert "misses its budget" in row
-    assert "+" in row or "-" in row
+    assert re.search(r"\+[\d.]+ %\s+misses its budget", row)
+    assert run([*words, "--set", "budget.epochs=100"]) == 0
+    (row,) = [line for line in capfd.readouterr().out.splitlines() if "pair" in line]
+    assert "misses" not in row
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -261,8 +269,6 @@ def test_ctrl_c_says_how_to_go_on(workers: str, tmp_path: Path) -> None:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    import os
-
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -99,6 +99,7 @@ def test_overrides(tmp_path):
         ({"methods": [{"name": "sigma_nens", "temprature": 1}]}, "did you mean 'temperature'"),
         ({"methods": [{"name": "sigma_nens", "temperature": -1}]}, "temperature"),
         ({"methods": ["single", "single"]}, "label"),
+        ({"methods": ["single", {"name": "single", "label": "again"}]}, "are the same"),
         ({"methods": []}, "methods"),
         ({"tasks": ["digit"]}, "did you mean digits"),
         ({"tasks": [{"name": "digits", "severitys": [1]}]}, "severities"),
