@@ -27,6 +27,6 @@ class DeepEnsemble(Method):
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """One member of the ensemble: ``[B, C, H, W] -> [B, 1, K]``."""
-        from baselines.layers.one_member import OneMember
+        from bench.combine import OneMember
 
         return OneMember(backbone)

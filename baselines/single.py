@@ -21,6 +21,6 @@ class Single(Method):
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """The backbone itself, with a member axis of 1."""
-        from baselines.layers.one_member import OneMember
+        from bench.combine import OneMember
 
         return OneMember(backbone)

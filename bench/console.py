@@ -23,6 +23,7 @@ TRAINING_SHARE = 0.8
 """Of a run's time, for the estimate of what is left; planning and evaluation take the rest."""
 LEAST_SHARE = 0.05
 """Of the work, before the time left is estimated."""
+BAR_WIDTH = 12
 STYLES = {"done": "green", "failed": "bold red", "not applicable": "yellow"}
 
 Clock = Callable[[], float]
@@ -142,10 +143,10 @@ def training_words(tick: dict[str, Any]) -> str:
     steps_left = tick["steps"] * (tick["networks"] - tick["network"]) - tick["step"]
     seconds_left = steps_left * tick["seconds"] / tick["step"]
     words = [
-        f"epoch {tick['epoch']:.1f}/{epochs:.1f}",
-        f"loss {tick['loss']:.4g}",
-        f"{tick['images_per_second']:,.0f} images/s",
+        f"epoch {tick['epoch']:.1f}/{epochs:.4g}",
         f"{duration(seconds_left)} left",
+        f"loss {tick['loss']:.3g}",
+        f"{tick['images_per_second']:,.0f} images/s",
     ]
     if tick["networks"] > 1:
         words.insert(0, f"network {tick['network'] + 1}/{tick['networks']}")
@@ -154,10 +155,9 @@ def training_words(tick: dict[str, Any]) -> str:
 
 def ending(event: Event, name: str, seconds: float | None) -> Text:
     """The line that stays when a run has ended."""
-    line = Text(f"{event.outcome:>14}", style=STYLES.get(event.outcome, ""))
-    line.append(f"  {name}", style="default")
+    line = Text.assemble((f"{event.outcome:>14}", STYLES.get(event.outcome, "")), f"  {name}")
     if event.text:
-        line.append(f": {event.text}", style="default")
+        line.append(f": {event.text}")
     elif seconds is not None:
         line.append(f", {duration(seconds)}", style="dim")
     return line
@@ -207,9 +207,9 @@ class LiveDisplay:
         self.matrix = matrix
         self._rows: dict[str, TaskID] = {}
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False, table_column=_column(2)),
-            BarColumn(bar_width=20, table_column=Column(width=20)),
-            TextColumn("{task.fields[words]}", markup=False, table_column=_column(3)),
+            TextColumn("{task.description}", markup=False, table_column=_column()),
+            BarColumn(bar_width=BAR_WIDTH, table_column=Column(width=BAR_WIDTH)),
+            TextColumn("{task.fields[words]}", markup=False, table_column=_column(1)),
             console=console,
             expand=True,
         )
@@ -257,5 +257,5 @@ class LiveDisplay:
             self._progress.remove_task(self._rows.pop(event.run.id))
 
 
-def _column(ratio: int) -> Column:
+def _column(ratio: int | None = None) -> Column:
     return Column(no_wrap=True, overflow="ellipsis", ratio=ratio)

@@ -34,7 +34,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 
 def complaint(error: ValidationError) -> ErrorDetails:
-    """What to tell of a Pydantic error: a mistyped name explains a missing one, so it goes first."""
+    """What to tell of a Pydantic error; a mistyped name explains a missing one and goes first."""
     found = error.errors()
     return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
 

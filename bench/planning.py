@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bench.backbones import create_backbone
 from bench.budget import Plan, plan_steps
+from bench.combine import OneMember
 from bench.data.task import Task
 from bench.device import now
 from bench.errors import NotApplicable
@@ -49,7 +50,7 @@ def make_plan(
         chunk = choose_chunk(model, method, task, spec, device)
     step_flops = training_flops(model, method, task, spec)
     single = create_backbone(spec.backbone, task.num_classes, task.input_shape)
-    single_model = _AsMember(single)
+    single_model = OneMember(single)
     reference = _PlainSingle()
     if spec.budget.match == "device_seconds":
         step_cost = step_seconds(model, method, task, spec, device, chunk)
@@ -69,18 +70,6 @@ def make_plan(
     )
 
 
-class _AsMember(nn.Module):
-    """A plain network in the shape of the contract, ``[B, 1, K]``: what budgets are measured in."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.network(x)
-        return logits.unsqueeze(1)
-
-
 class _PlainSingle(Method):
     """The reference of every budget: one network, cross-entropy."""
 
@@ -88,7 +77,7 @@ class _PlainSingle(Method):
     members: Literal[1] = 1
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
-        return _AsMember(backbone)
+        return OneMember(backbone)
 
 
 def _one_batch(task: Task, spec: RunSpec) -> tuple[Tensor, Tensor]:

@@ -182,9 +182,8 @@ class Suite(Frozen):
             )
             twin = runs.setdefault(run.id, run)
             if twin.label != label:
-                raise UserError(
-                    f"suite {self.name}: methods {twin.label!r} and {label!r} are the same: drop one"
-                )
+                both = f"{twin.label!r} and {label!r}"
+                raise UserError(f"suite {self.name}: methods {both} are the same: drop one")
         return list(runs.values())
 
     def _check_labels(self, labels: list[str]) -> None:

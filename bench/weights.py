@@ -27,7 +27,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(state, sort_keys=True, allow_nan=False)
     notes = json.dumps({"state": text, "sha256": _digest(plain, text)})
-    # One entry: safetensors writes several in random order, and equal content should be equal bytes.
+    # One entry: safetensors writes several in random order; equal content shall be equal bytes.
     write_bytes(path, save(plain, {"sigma-bench": notes}))
 
 

@@ -1,4 +1,4 @@
-"""A reduced run of the digits suite through the command line; fails unless its table is complete."""
+"""A reduced run of the digits suite from the command line; its table must be complete."""
 
 import csv
 import subprocess

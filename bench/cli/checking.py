@@ -103,8 +103,7 @@ def _line(result: CheckResult, width: int) -> Text:
     word, style = {True: ("ok", "green"), False: ("failed", "bold red"), None: ("-", "dim")}[
         result.passed
     ]
-    line = Text(f"  {word:<6}", style=style)
-    return line.append(f"  {result.name:<{width}}  {result.detail}", style="default")
+    return Text.assemble((f"  {word:<6}", style), f"  {result.name:<{width}}  {result.detail}")
 
 
 def new_method(

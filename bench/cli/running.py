@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bench.backbones import TIMM, check_backbone_name
 from bench.cli.options import (
     DEFAULT_RESULTS,
     Plugins,
@@ -18,6 +19,7 @@ from bench.cli.options import (
     check_folder,
     request,
 )
+from bench.data.catalogue import load_task
 from bench.errors import UserError, unknown
 from bench.store import Damaged
 from bench.suite import RunSpec
@@ -126,6 +128,26 @@ def is_done(asked: Request, run: RunSpec) -> bool:
         return False
 
 
+def check_sources(runs: list[RunSpec], data: Path) -> None:
+    """Find out now what would stop the matrix half-way: a later task's data, a backbone of timm.
+
+    The data of a single task are looked at by whoever starts with it, before anything is written.
+
+    Raises:
+        UserError: data are missing, or timm has no such model.
+    """
+    backbones = {run.backbone for run in runs if run.backbone.startswith(TIMM)}
+    if backbones:
+        import timm  # noqa: F401  # names are looked up in it once it is imported
+
+        for backbone in sorted(backbones):
+            check_backbone_name(backbone)
+    tasks = {run.task.model_dump_json(): run.task for run in runs}
+    if len(tasks) > 1:
+        for task in tasks.values():
+            load_task(task, data)
+
+
 def _do(
     asked: Request, chosen: list[RunSpec], data: Path, device: str, workers: int, console: Console
 ) -> int:
@@ -136,6 +158,7 @@ def _do(
     console.print(f"{asked.suite.name}: {len(chosen)} runs{skipped}, in {asked.folder.path}")
     if not todo:
         return 0
+    check_sources(todo, data)
     from bench.console import make_display
     from bench.execution import Placement, execute
 

@@ -27,8 +27,8 @@ KNOWN = 8
 """Classes in distribution: 0 to 7."""
 
 TEST_SHARE, VALIDATION_SHARE = 0.70, 0.20
-"""What is left, a tenth, is for training: with more of these easy images every method is right about
-all of them, and there is nothing to compare."""
+"""What is left, a tenth, is for training: with more of these easy images every method is right
+about nearly all, and there is nothing to compare."""
 
 CORRUPTIONS: dict[str, tuple[Kind, tuple[Any, ...]]] = {
     "gaussian_noise": (pixels.gaussian_noise, (0.10, 0.20, 0.30, 0.40, 0.50)),

@@ -122,6 +122,9 @@ MISTAKES: list[tuple[str, str]] = [
     ("run tiny.yaml --plugin nameless.py", "Mine has no `name`"),
     ("run tiny.yaml --set tasks=[image_folder:gone] --workers 1", "gone"),
     ("run tiny.yaml --set tasks=[image_folder:gone] --dry-run", "gone"),
+    ("run tiny.yaml --set tasks=[digits,image_folder:gone] --workers 1", "gone"),
+    ("run tiny.yaml --set backbones=['timm:resnet19'] --workers 1", "did you mean timm:resnet18"),
+    ("run tiny.yaml --set backbones=['timm:resnet19'] --dry-run", "did you mean timm:resnet18"),
     # results that are not there
     ("tables tiny.yaml", "suite tiny: no run of it is in results/tiny.*run tiny.yaml"),
     ("report tiny.yaml --results other", "no run of it is in other/tiny.*--results"),

@@ -79,11 +79,10 @@ def test_durations(seconds: float, words: str) -> None:
 
 def test_training_words_count_the_networks_that_are_still_to_come() -> None:
     assert training_words(tick()) == (
-        "epoch 1.0/4.0, loss 1.25, 5,432 images/s, 30 s left"  # 15 steps of 2 s
+        "epoch 1.0/4, 30 s left, loss 1.25, 5,432 images/s"  # 15 steps of 2 s
     )
     words = training_words(tick(network=1, networks=4))
-    assert words.startswith("network 2/4, epoch 1.0/4.0, ")
-    assert words.endswith("1 min 50 s left")  # 15 + 2 × 20 steps of 2 s
+    assert words.startswith("network 2/4, epoch 1.0/4, 1 min 50 s left")  # 15 + 2 × 20 steps of 2 s
 
 
 def test_trained_share_is_over_all_networks() -> None:
@@ -136,7 +135,7 @@ def test_plain_lines_are_whole_and_rare() -> None:
     lines = file.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].strip() == "start  single, seed 0"
-    assert "epoch 1.0/2.0, loss 1.25, 5,432 images/s, 10 s left" in lines[1]
+    assert "epoch 1.0/2, 10 s left, loss 1.25, 5,432 images/s" in lines[1]
     assert "[red]no[/red] " + 50 * "x" in lines[2]
     assert lines[2].endswith("[1/2 runs, 1 failed, about 19 s left]")
 
@@ -165,7 +164,7 @@ def test_live_rows_come_and_go_and_endings_stay() -> None:
         display.observe(Event("start", runs[1]))
         display.observe(Event("tick", runs[0], data=tick()))
         display._progress.refresh()
-        assert "epoch 1.0/4.0" in file.getvalue()
+        assert "epoch 1.0/4" in file.getvalue()
         display.observe(Event("stage", runs[1], "validation"))
         display.observe(Event("end", runs[0], "", "done"))
         display.observe(Event("end", runs[1], "ValueError: no", "failed"))

@@ -16,7 +16,11 @@ def train(model: nn.Module, x: torch.Tensor) -> None:
 
 def test_small_net_by_hand():
     net = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 3, stride=2), nn.Flatten(), nn.Linear(36, 5)
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 4, 3, stride=2),
+        nn.Flatten(),
+        nn.Linear(36, 5),
     )
     x = torch.zeros(2, 3, 8, 8)
     first = 2 * 2 * (8 * 8) * (8 * 3 * 9)

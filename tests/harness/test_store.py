@@ -30,7 +30,8 @@ def folder(tmp_path):
 
 
 def finish(folder):
-    write_records(folder.records_path("test"), pd.DataFrame({"label": [0, 1], "confidence": [0.5, 1.0]}))
+    records = pd.DataFrame({"label": [0, 1], "confidence": [0.5, 1.0]})
+    write_records(folder.records_path("test"), records)
     folder.finish({"test": {"accuracy": 0.5}}, ["test"])
 
 
@@ -199,5 +200,6 @@ def test_progress_survives_a_cut_line_and_rewinds(tmp_path):
         file.write('{"network": 1, "st')
     assert len(progress.lines()) == 4
     progress.rewind(1, 7)
-    assert [(line["network"], line["step"]) for line in progress.lines()] == [(0, 5), (0, 10), (1, 5)]
+    kept = [(line["network"], line["step"]) for line in progress.lines()]
+    assert kept == [(0, 5), (0, 10), (1, 5)]
     assert json.loads(progress.path.read_text().splitlines()[-1]) == {"network": 1, "step": 5}

@@ -17,7 +17,8 @@ BASE = {
 def write(tmp_path, **changes):
     content = {**BASE, **changes}
     path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value is not None}))
+    given = {key: value for key, value in content.items() if value is not None}
+    path.write_text(yaml.safe_dump(given))
     return str(path)
 
 
