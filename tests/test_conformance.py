@@ -80,6 +80,14 @@ def test_every_method_loads_in_a_fresh_process(
         assert gap(found["logits"], logits) < 1e-6
 
 
+def test_a_fresh_process_that_fails_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match=r"can't load the model: FileNotFoundError.*what.json"):
+        reload.ask(tmp_path)
+
+
 def test_the_template_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_plugins", {})
     path = tmp_path / "my_idea.py"

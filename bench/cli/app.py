@@ -18,7 +18,7 @@ from bench.cli.status import status
 from bench.cli.writing import report, tables
 from bench.errors import UserError, unknown
 
-# Typer has carried its own copy of Click since 0.20; these are its classes, whichever it uses.
+# Newer versions of Typer carry their own copy of Click; these are the classes of whichever it uses.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
