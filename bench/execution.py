@@ -292,7 +292,7 @@ class _Pool:
         self.seats[place] = self._seat(place)
         if seat.run is None:
             if not seat.idle:
-                raise RuntimeError(f"a worker process could not start ({cause})")
+                raise UserError(f"a worker process could not start ({cause}): try --workers 1")
             return
         line = f"the worker process died ({cause}); run again to resume from the last checkpoint"
         self._folder(seat.run).fail(line, "")

@@ -33,7 +33,8 @@ class Method(BaseModel):
     """The harness trains `members` separate networks, each with its own seed and data order."""
     separable: ClassVar[bool] = False
     """``model(x, members=slice)`` gives these members' logits ``[B, m, K]``, and no member's
-    training depends on another's activations; the harness may then train a few at a time."""
+    training depends on another's activations or on random draws other than dropout's; the
+    harness may then train a few at a time."""
 
     members: PositiveInt = 4
 

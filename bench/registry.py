@@ -70,7 +70,7 @@ def load_plugin(path: Path) -> list[str]:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         line = " ".join(str(error).split())
         raise UserError(f"plugin {path}: {type(error).__name__}: {line}") from error
@@ -86,7 +86,7 @@ def load_plugin(path: Path) -> list[str]:
         raise UserError(f"plugin {path}: defines no subclass of bench.method.Method")
     for cls in own:
         _checked(cls, f"plugin {path}")
-        if cls.name in _installed():
+        if cls.name in method_names():
             raise UserError(f"plugin {path}: a method called {cls.name!r} exists already")
         _plugins[cls.name] = cls
     return [cls.name for cls in own]

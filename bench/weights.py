@@ -24,7 +24,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, 
         tensors: by name; any device, any strides.
         state: JSON values.
     """
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = _separate({name: tensor.detach().cpu() for name, tensor in tensors.items()})
     text = json.dumps(state, sort_keys=True, allow_nan=False)
     notes = json.dumps({"state": text, "sha256": _digest(plain, text)})
     # One entry: safetensors writes several in random order; equal content shall be equal bytes.
@@ -49,6 +49,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if notes.get("sha256") != _digest(tensors, notes.get("state", "")):
         raise Damaged(f"{path}: content and digest disagree")
     return tensors, json.loads(notes["state"])
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors that share no memory: tied weights are written twice."""
+    seen: set[int] = set()
+    plain = {}
+    for name, tensor in tensors.items():
+        whole = tensor.contiguous()
+        storage = whole.untyped_storage().data_ptr()
+        plain[name] = whole.clone() if storage in seen else whole
+        seen.add(storage)
+    return plain
 
 
 def _digest(tensors: Mapping[str, Tensor], state: str) -> str:

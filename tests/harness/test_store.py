@@ -90,6 +90,7 @@ def test_damaged_weights_are_named(tmp_path, fault):
         "half": torch.randn(4).bfloat16(),
         "strided": torch.randn(4, 6).t(),
     }
+    tensors["tied"] = tensors["w"]
     save_tensors(path, tensors, {"step": 7})
     found, state = load_tensors(path)
     assert state == {"step": 7}
