@@ -45,6 +45,8 @@ class Evaluator:
         options: batch size and what to leave out.
         device: where the model is.
         report: called with a line that says what is evaluated now.
+        chunks: members asked one part after the other, where the model takes ``members=slice``; none
+            for all at once.
     """
 
     model: nn.Module
@@ -52,6 +54,7 @@ class Evaluator:
     options: Evaluation
     device: torch.device
     report: Callable[[str], None]
+    chunks: tuple[slice, ...] = ()
     _seconds: float = field(default=0.0, init=False)
 
     def run(self) -> Evaluated:
@@ -108,9 +111,15 @@ class Evaluator:
             images = split.inputs[first : first + size].to(self.device)
             labels = split.labels[first : first + size].to(self.device)
             start = now(self.device)
-            logits = self.model(self.task.normalise(images)).float()
+            logits = self._predict(self.task.normalise(images)).float()
             self._seconds += now(self.device) - start
             yield logits, labels
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        if self.chunks:
+            return torch.cat([self.model(inputs, members=part) for part in self.chunks], dim=1)
+        logits: Tensor = self.model(inputs)
+        return logits
 
 
 def _frame(parts: Iterable[dict[str, Tensor]]) -> pd.DataFrame:

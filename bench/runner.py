@@ -120,7 +120,12 @@ class _Run:
         model, seconds = self._trained(plan)
         cost = self._cost(model, plan, seconds)
         evaluated = Evaluator(
-            model, self.task, self.spec.evaluation, self.options.device, self.report.stage
+            model,
+            self.task,
+            self.spec.evaluation,
+            self.options.device,
+            self.report.stage,
+            _chunks(self.method, self.options.device),
         ).run()
         for split, records in evaluated.records.items():
             write_records(self.folder.records_path(split), records)
@@ -237,6 +242,16 @@ class _Run:
         if plan.member_chunk:
             cost["member_chunk"] = plan.member_chunk
         return cost
+
+
+def _chunks(method: Method, device: torch.device) -> tuple[slice, ...]:
+    """One member after the other on a CPU, whose caches hold the activations of one; else all.
+
+    With ResNet-8 and 500 images that is twice as fast as all four members of σN-Ens at once.
+    """
+    if device.type != "cpu" or not method.separable or method.independent:
+        return ()
+    return tuple(slice(member, member + 1) for member in range(method.members))
 
 
 def _task_facts(task: Task) -> dict[str, Any]:

@@ -36,17 +36,24 @@ class Busy(Exception):
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, through a temporary name beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file whole or not at all, through a temporary name beside it.
+
+    Raises:
+        OSError: names the file, also where the system does not (when the disk is full).
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(path: Path, content: str) -> None:
@@ -86,6 +93,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if claimed != _digest(content):
         raise Damaged(f"{path}: content and digest disagree")
     return content
+
+
+def stored_value(path: Path, key: str) -> Any:
+    """What a file of `write_json` holds under a name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not what was written, or has no such name (another version wrote it).
+    """
+    content = read_json(path)
+    if key not in content:
+        raise Damaged(f"{path}: has no {key!r}")
+    return content[key]
 
 
 def file_digest(path: Path) -> str:
@@ -162,21 +182,22 @@ class RunFolder:
             Busy: another process holds it.
             UserError: the folder can't be written.
         """
+        lock = FileLock(self.path / "lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / "lock").touch()
+            lock.acquire(timeout=patience)
+        except Timeout:
+            raise Busy(f"{self.path}: another process works on this run") from None
         except OSError as error:
             raise UserError(
                 f"results folder {self.path}: can't be written ({error.strerror}): "
                 f"choose another with --results"
             ) from None
-        try:
-            with FileLock(self.path / "lock").acquire(timeout=patience):
-                for leftover in self.path.rglob(".*.tmp"):
-                    leftover.unlink(missing_ok=True)
-                yield
-        except Timeout:
-            raise Busy(f"{self.path}: another process works on this run") from None
+        with lock:
+            lock.release()
+            for leftover in self.path.rglob(".*.tmp"):
+                leftover.unlink(missing_ok=True)
+            yield
 
     def is_locked(self) -> bool:
         """Whether a process works in the folder now."""
@@ -227,6 +248,8 @@ class RunFolder:
             return None
         if content.get("run") != self.spec.id:
             raise Damaged(f"{self.metrics_path}: belongs to the run {content.get('run')}")
+        if "files" not in content:
+            raise Damaged(f"{self.metrics_path}: names no files")
         return content
 
     def verify(self) -> bool:
@@ -260,18 +283,24 @@ class RunFolder:
             ("failure.json", "error", "failed"),
         ):
             try:
-                return state, str(read_json(self.path / name)[key])  # type: ignore[return-value]
+                return state, str(stored_value(self.path / name, key))  # type: ignore[return-value]
             except FileNotFoundError:
                 continue
             except Damaged as damage:
-                return "interrupted", str(damage)
+                return "interrupted", f"{damage}; run again to redo it"
         if (self.path / "spec.json").exists():
             return "interrupted", ""
         return "not run", ""
 
 
 class Progress:
-    """`progress.jsonl`: one line an epoch, append-only; a line cut off by a crash is dropped."""
+    """`progress.jsonl`: one line an epoch, append-only; what a crash cut off is dropped.
+
+    A line is what `bench.training.Tick` holds; the first that is not ends what can be trusted.
+    """
+
+    KEYS = frozenset({"network", "networks", "step", "steps", "epoch"})
+    """What a line needs to say where a run was."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -283,9 +312,12 @@ class Progress:
         lines = []
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                lines.append(json.loads(line))
+                content = json.loads(line)
             except ValueError:
                 break
+            if not isinstance(content, dict) or not content.keys() >= self.KEYS:
+                break
+            lines.append(content)
         return lines
 
     def rewind(self, network: int, step: int) -> None:
