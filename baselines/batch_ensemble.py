@@ -34,14 +34,14 @@ class BatchEnsemble(Method):
 
     members: PositiveInt = Field(default=4, description="M")
     init: Literal["random_sign", "normal"] = Field(
-        default="random_sign",
+        default="normal",
         description="factors start at -1 or 1 with equal chance, or from N(1, std²)",
     )
     std: NonNegativeFloat = Field(
         default=0.5, description="spread of the factors at the start; of `normal` alone"
     )
     batch: Literal["repeat", "split"] = Field(
-        default="repeat",
+        default="split",
         description="in training, every member sees each sample, or each sample trains one member",
     )
 

@@ -34,14 +34,14 @@ class FilmEnsemble(Method):
 
     members: PositiveInt = Field(default=4, description="M")
     init: Literal["xavier", "normal"] = Field(
-        default="xavier", description="how scales and shifts start: the authors' way, or around 1"
+        default="normal", description="how scales and shifts start: the authors' way, or around 1"
     )
     gain: PositiveFloat = Field(default=1.0, description="ρ, the spread at the start with `xavier`")
     std: NonNegativeFloat = Field(
         default=0.5, description="standard deviation at the start with `normal`"
     )
     head: Literal["member", "shared"] = Field(
-        default="shared", description="one classifier for all members (as published), or one each"
+        default="member", description="one classifier for all members (as published), or one each"
     )
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:

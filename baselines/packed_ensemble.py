@@ -23,9 +23,10 @@ class PackedEnsemble(Method):
     of C channels becomes one of αC, of which each member has αC/M. Grouped convolutions keep their
     groups within a member, depthwise ones stay depthwise.
 
-    Training starts from those layers' own initial weights: the backbone's are dropped, since a
-    member has another width. γ divides every layer of a member further, except those that see the
-    image and the last one. Nothing is rounded: a width that α, M and γ don't divide is refused.
+    The backbone's weights are dropped, since a member has another width; a layer starts with values
+    drawn from the backbone's initial ones, scaled to a member's fan-in. γ divides every layer of a
+    member further, except those that see the image and the last one. Nothing is rounded: a width
+    that α, M and γ don't divide is refused.
     """
 
     name: ClassVar[str] = "packed_ensemble"
@@ -34,7 +35,7 @@ class PackedEnsemble(Method):
     alpha: PositiveFloat = Field(
         default=2.0, description="α, the width of all members together, in widths of the backbone"
     )
-    gamma: PositiveInt = Field(default=1, description="γ, the groups of each layer of a member")
+    gamma: PositiveInt = Field(default=2, description="γ, the groups of each layer of a member")
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """The packed backbone: ``[B, C, H, W] -> [B, M, K]``.

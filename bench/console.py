@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
@@ -43,8 +44,10 @@ class Display(Protocol):
 def make_console(*, stderr: bool = False) -> Console:
     """A console that shows texts as they are: no markup, no guessed colours, nothing cut off."""
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PLAIN_WIDTH
+    asked = os.environ.get("COLUMNS", "")
+    if not (asked.isdigit() and int(asked) > 0):
+        # Some shells export 0; Rich would print nothing at all.
+        console.width = shutil.get_terminal_size().columns if console.is_terminal else PLAIN_WIDTH
     return console
 
 

@@ -45,8 +45,8 @@ class Evaluator:
         options: batch size and what to leave out.
         device: where the model is.
         report: called with a line that says what is evaluated now.
-        chunks: members asked one part after the other, where the model takes ``members=slice``; none
-            for all at once.
+        chunks: parts of the members, asked one after the other, where the model takes
+            ``members=slice``; none for all at once.
     """
 
     model: nn.Module

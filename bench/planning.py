@@ -135,12 +135,12 @@ def choose_chunk(
 ) -> int:
     """Members a step takes at a time: as asked, or the fastest of M, M/2, M/4, …, 1.
 
-    Random layers draw differently for other chunks, so a network that has any is trained whole.
+    A network that draws at random would draw differently for other chunks, so it is trained whole.
     """
     asked, members = spec.recipe.member_chunk, method.members
     if asked != "auto":
         return min(asked, members)
-    if any(_is_random(part) for part in model.modules()):
+    if _draws(model, task, spec, device):
         return members
     sizes: list[int] = []
     while not sizes or sizes[-1] > 1:
@@ -151,7 +151,15 @@ def choose_chunk(
     return min(sizes, key=seconds.__getitem__)
 
 
-def _is_random(part: nn.Module) -> bool:
-    """Whether a layer draws while it trains: dropout of any kind that is not switched off."""
-    share = getattr(part, "p", getattr(part, "drop_prob", 1))
-    return "drop" in type(part).__name__.lower() and share != 0
+def _draws(model: nn.Module, task: Task, spec: RunSpec, device: torch.device) -> bool:
+    """Whether a forward pass draws while training, be it in a layer or in a function."""
+    trial = copy.deepcopy(model).to(device).train()
+    generator = torch.cuda.get_rng_state if device.type == "cuda" else _cpu_state
+    before = generator(device)
+    with torch.no_grad():
+        trial(_one_batch(task, spec)[0].to(device))
+    return not torch.equal(before, generator(device))
+
+
+def _cpu_state(_: torch.device) -> Tensor:
+    return torch.get_rng_state()

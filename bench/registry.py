@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
@@ -69,16 +70,17 @@ def load_plugin(path: Path) -> list[str]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        # What a plug-in prints is no part of an answer that a program may read.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         line = " ".join(str(error).split())
         raise UserError(f"plugin {path}: {type(error).__name__}: {line}") from error
     own = [
         value
-        for value in vars(module).values()
-        if inspect.isclass(value)
-        and issubclass(value, Method)
+        for value in dict.fromkeys(filter(inspect.isclass, vars(module).values()))
+        if issubclass(value, Method)
         and value.__module__ == module_name
         and not inspect.isabstract(value)
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bench.budget import Plan
 from bench.combine import IndependentMembers
@@ -23,7 +23,15 @@ from bench.method import Method
 from bench.metrics.summary import summarise
 from bench.planning import build_network, inference_flops, make_plan
 from bench.registry import method_class
-from bench.store import Damaged, Progress, RunFolder, read_json, write_json, write_records
+from bench.store import (
+    Damaged,
+    Progress,
+    RunFolder,
+    read_json,
+    stored_value,
+    write_json,
+    write_records,
+)
 from bench.suite import RunSpec
 from bench.training import Session, Tick, train
 from bench.weights import load_tensors, save_tensors
@@ -118,6 +126,7 @@ class _Run:
         reset_peak_memory(self.options.device)
         plan = self._plan()
         model, seconds = self._trained(plan)
+        self._check_answer(model)
         cost = self._cost(model, plan, seconds)
         evaluated = Evaluator(
             model,
@@ -156,7 +165,7 @@ class _Run:
         """The stored plan, so that a resumed run does what it set out to do, or a new one."""
         path = self.folder.path / "plan.json"
         try:
-            return Plan(**read_json(path))
+            return _stored_plan(path)
         except FileNotFoundError:
             pass
         except Damaged as damage:
@@ -170,14 +179,20 @@ class _Run:
         """The trained model and its seconds: from the folder when they are there, else trained."""
         try:
             tensors, _ = load_tensors(self.folder.model_path)
-            seconds = read_json(self.folder.path / "training.json")["seconds"]
+            seconds = float(stored_value(self.folder.path / "training.json", "seconds"))
         except FileNotFoundError:
             return self._train(plan)
         except Damaged as damage:
             self.report.note(f"{damage}: training anew")
             return self._train(plan)
         model = self._assemble([self._network(index) for index in range(self._count)])
-        model.load_state_dict(tensors)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            line = str(error).splitlines()[0]
+            path = self.folder.model_path
+            self.report.note(f"{path}: other weights than the model has ({line}): training anew")
+            return self._train(plan)
         return model, seconds
 
     def _train(self, plan: Plan) -> tuple[nn.Module, float]:
@@ -218,6 +233,16 @@ class _Run:
             )
         self.report.tick(tick)
 
+    def _check_answer(self, model: nn.Module) -> None:
+        """Refuse a model whose answers are of the wrong size: scores of them would look right."""
+        inputs = self.task.normalise(self.task.test.inputs[:2].to(self.options.device))
+        with torch.inference_mode():
+            logits = model.eval()(inputs)
+        wanted = [len(inputs), self.method.members, self.task.num_classes]
+        found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        if found != wanted:
+            raise ValueError(f"the model gives {found} at evaluation, not [B, M, K] = {wanted}")
+
     def _cost(self, model: nn.Module, plan: Plan, seconds: float) -> dict[str, Any]:
         spent = plan.planned
         if self.spec.budget.match == "device_seconds":
@@ -252,6 +277,20 @@ def _chunks(method: Method, device: torch.device) -> tuple[slice, ...]:
     if device.type != "cpu" or not method.separable or method.independent:
         return ()
     return tuple(slice(member, member + 1) for member in range(method.members))
+
+
+def _stored_plan(path: Path) -> Plan:
+    """The plan that a run set out with.
+
+    Raises:
+        FileNotFoundError: there is none yet.
+        Damaged: the file is not what was written, or another version wrote it.
+    """
+    content = read_json(path)
+    try:
+        return Plan(**content)
+    except TypeError as error:
+        raise Damaged(f"{path}: not a plan of this version ({error})") from None
 
 
 def _task_facts(task: Task) -> dict[str, Any]:

@@ -57,8 +57,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write UTF-8 text whole or not at all."""
-    write_bytes(path, content.encode())
+    """Write UTF-8 text whole or not at all.
+
+    A path that is no UTF-8 may be in it: its odd bytes are written as JSON would escape them.
+    """
+    write_bytes(path, content.encode(errors="backslashreplace"))
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -185,6 +188,7 @@ class RunFolder:
         lock = FileLock(self.path / "lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / "lock").touch()
             lock.acquire(timeout=patience)
         except Timeout:
             raise Busy(f"{self.path}: another process works on this run") from None
@@ -193,11 +197,12 @@ class RunFolder:
                 f"results folder {self.path}: can't be written ({error.strerror}): "
                 f"choose another with --results"
             ) from None
-        with lock:
-            lock.release()
+        try:
             for leftover in self.path.rglob(".*.tmp"):
                 leftover.unlink(missing_ok=True)
             yield
+        finally:
+            lock.release()
 
     def is_locked(self) -> bool:
         """Whether a process works in the folder now."""

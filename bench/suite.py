@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
+from unicodedata import category
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,9 +28,13 @@ from bench.backbones import check_backbone_name
 from bench.data.catalogue import check_task
 from bench.errors import UserError, complaint, unknown, validation_line
 from bench.registry import method_class
+from bench.yaml_text import read_yaml
 
 FORMAT = 1
 """The version of the specification; part of every run id."""
+
+_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Unicode categories of letters that break a line or can't be shown."""
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -96,7 +100,7 @@ class MethodEntry(Frozen):
     name: str
     label: str | None = None
     parameters: dict[str, Any] = {}
-    grid: dict[str, tuple[Any, ...]] = {}
+    grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
 
 
 class RunSpec(Frozen):
@@ -187,6 +191,11 @@ class Suite(Frozen):
         return list(runs.values())
 
     def _check_labels(self, labels: list[str]) -> None:
+        for label in labels:
+            if not label.strip() or any(category(letter) in _UNSEEN for letter in label):
+                raise UserError(
+                    f"suite {self.name}: label {label!r}: must be words on one line, such as 'mine'"
+                )
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
             raise UserError(
@@ -199,6 +208,12 @@ class Suite(Frozen):
     def _variants(self, entry: MethodEntry) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(label, method, all parameters) for each point of an entry's grid."""
         cls = method_class(entry.name)
+        for name in entry.grid:
+            if name in entry.parameters:
+                raise UserError(
+                    f"suite {self.name}: method {entry.name}: {name!r} has a value of its own and "
+                    "values in `grid`: drop one"
+                )
         for values in itertools.product(*entry.grid.values()):
             point = dict(zip(entry.grid, values, strict=True))
             parameters = {**entry.parameters, **point}
@@ -210,7 +225,7 @@ class Suite(Frozen):
             except ValidationError as error:
                 place = f"suite {self.name}: method {entry.name}"
                 raise validation_line(place, error, cls.model_fields) from None
-            label = entry.label or entry.name
+            label = entry.name if entry.label is None else entry.label
             if point:
                 label += f" ({', '.join(f'{key}={value}' for key, value in point.items())})"
             yield label, entry.name, method.model_dump(mode="json")
@@ -253,10 +268,9 @@ def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"suite {path}: can't be read: {error}") from None
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"suite {path}: not YAML: {line}") from None
+        content = read_yaml(text)
+    except ValueError as error:
+        raise UserError(f"suite {path}: not YAML: {error}") from None
     if not isinstance(content, dict):
         raise UserError(
             f"suite {path}: must be a mapping with the keys {', '.join(Suite.model_fields)}"
@@ -277,9 +291,9 @@ def _apply(content: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise UserError(f"--set {override}: must look like key=value, such as budget.epochs=5")
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
-        raise UserError(f"--set {override}: {text!r} is not a YAML value") from None
+        value = read_yaml(text)
+    except ValueError as error:
+        raise UserError(f"--set {override}: {text!r} is not a YAML value: {error}") from None
     *path, last = key.split(".")
     place: Any = content
     for name in path:

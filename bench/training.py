@@ -143,6 +143,10 @@ def train_step(
 ) -> Tensor:
     """One optimiser step.
 
+    The limit of the gradient's norm holds for the mean over members: for the sum that the loss is,
+    it is as many times the recipe's as members took part. So it leaves the sum of gradients alone
+    that it would leave alone one by one, and bounds no method more tightly for having members.
+
     Args:
         model: gives member logits.
         method: its loss must be a sum over members.
@@ -156,16 +160,17 @@ def train_step(
         the loss, detached, a scalar on the device.
     """
     optimizer.zero_grad(set_to_none=True)
-    total = _backward_all(model, method, inputs, target, recipe, chunk)
+    total, summed = _backward_all(model, method, inputs, target, recipe, chunk)
     if recipe.gradient_clip is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.gradient_clip)
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.gradient_clip * summed)
     optimizer.step()
     return total
 
 
 def _backward_all(
     model: nn.Module, method: Method, inputs: Tensor, target: Tensor, recipe: Recipe, chunk: int
-) -> Tensor:
+) -> tuple[Tensor, int]:
+    """The gradients of a step; its loss, and how many members that is a sum over."""
     penalty = method.penalty(model)
     members = method.members
     if not chunk or chunk >= members:
@@ -175,7 +180,7 @@ def _backward_all(
         if penalty is not None:
             loss = loss + penalty
         loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss.detach(), logits.shape[1]
     total = inputs.new_zeros(())
     if penalty is not None:
         penalty.backward()  # type: ignore[no-untyped-call]
@@ -186,7 +191,7 @@ def _backward_all(
         loss = method.loss(model, logits.float(), target)
         loss.backward()  # type: ignore[no-untyped-call]
         total = total + loss.detach()
-    return total
+    return total, members
 
 
 def _precision(recipe: Recipe, device: torch.device) -> AbstractContextManager[Any]:

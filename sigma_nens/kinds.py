@@ -130,7 +130,8 @@ def is_normalisation(module: nn.Module) -> bool:
     has_values = any(True for _ in module.parameters(recurse=False)) or any(
         True for _ in module.buffers(recurse=False)
     )
-    return "norm" in type(module).__name__.lower() and has_values
+    # Networks without normalisation have blocks that say so: timm's NormFreeBlock.
+    return "norm" in type(module).__name__.lower().replace("normfree", "") and has_values
 
 
 def mixes_samples(module: nn.Module) -> bool:

@@ -222,10 +222,13 @@ class MemberNorm(nn.Module):
             return self._per_group(x, batch)
         y = self._normalised(x.permute(0, 2, 3, 1) if self.spec.permuted else x)
         scale, shift = (self._by_row(v, batch, y) for v in self._active_affine())
+        kind = y.dtype
         if scale is not None:
             y = y * scale if shift is None else torch.addcmul(shift, y, scale)
         elif shift is not None:
             y = y + shift
+        # Under autocast the affine map is wider than the activations; a plain layer keeps theirs.
+        y = y.to(kind)
         return y.permute(0, 3, 1, 2) if self.spec.permuted else y
 
     def _per_group(self, x: Tensor, batch: int) -> Tensor:

@@ -6,7 +6,7 @@ member m.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -123,8 +123,22 @@ class RankOne(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Each row through its member's weights."""
         outputs: Tensor = self.layer(inputs * self._spread(self.input_factor, inputs))
+        kind = outputs.dtype
         outputs = outputs * self._spread(self.output_factor, outputs)
-        return outputs if self.bias is None else outputs + self._spread(self.bias, outputs)
+        if self.bias is not None:
+            outputs = outputs + self._spread(self.bias, outputs)
+        # Under autocast the factors are wider than the activations; a plain layer keeps theirs.
+        return outputs.to(kind)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a network asks of the layer itself: its strides, its kernel's size."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            layer = self.__dict__.get("_modules", {}).get("layer")
+            if layer is None or name.startswith("_"):
+                raise
+            return getattr(layer, name)
 
     @property
     def weight(self) -> Tensor:

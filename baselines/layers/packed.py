@@ -182,7 +182,7 @@ def _packed_conv(
         packing.width(place, conv.in_channels, divisor)
     if not last:
         packing.width(place, conv.out_channels, divisor if not first else packing.members)
-    return PackedConv2d(
+    packed_conv = PackedConv2d(
         conv.in_channels,
         conv.out_channels,
         kernel_size=conv.kernel_size,
@@ -202,6 +202,9 @@ def _packed_conv(
         device=conv.weight.device,
         dtype=conv.weight.dtype,
     )
+    fans = conv.weight[0].numel(), packed_conv.weight[0].numel()
+    _start_like(packed_conv, conv, *fans)
+    return packed_conv
 
 
 def _packed_linear(
@@ -212,7 +215,7 @@ def _packed_linear(
         packing.width(place, linear.in_features, gamma * packing.members)
     if not last:
         packing.width(place, linear.out_features, gamma * packing.members)
-    return PackedLinear(
+    packed_linear = PackedLinear(
         linear.in_features,
         linear.out_features,
         alpha=packing.alpha,
@@ -224,15 +227,46 @@ def _packed_linear(
         device=linear.weight.device,
         dtype=linear.weight.dtype,
     )
+    fans = linear.in_features, packed_linear.weight.shape[-1]
+    _start_like(packed_linear, linear, *fans)
+    return packed_linear
+
+
+@torch.no_grad()
+def _start_like(
+    layer: PackedConv2d | PackedLinear, plain: nn.Conv2d | nn.Linear, plain_fan: int, fan: int
+) -> None:
+    """Start a packed layer as the backbone starts the plain one: at its variance, or at 0.
+
+    Values are drawn from the plain layer's initial ones, and scaled so that outputs vary as much
+    with other numbers of inputs, `fan` for `plain_fan` (variance 1 / fan-in; He et al., 2015). The
+    library's own start would cost members what a careful one gives a single network.
+    """
+    scale = (plain_fan / fan) ** 0.5
+    for name in ("weight", "bias"):
+        start, new = getattr(plain, name), getattr(layer, name)
+        if new is not None:
+            drawn = _draw_from(start, new.shape)
+            new.copy_(drawn if _constant(start) else scale * drawn)
+
+
+def _draw_from(values: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
+    """Values in a new shape, drawn with replacement from torch's global generator."""
+    flat = values.detach().flatten()
+    return flat[torch.randint(len(flat), tuple(shape)).to(flat.device)]
+
+
+def _constant(values: Tensor) -> bool:
+    return bool((values == values.flatten()[0]).all())
 
 
 def _widen(norm: _BatchNorm, width: int) -> None:
     """Give a batch normalisation another width, untrained; in place, so that subclasses stay."""
     norm.num_features = width
-    for name, fill in (("weight", 1.0), ("bias", 0.0)):
+    for name in ("weight", "bias"):
         old = getattr(norm, name)
         if old is not None:
-            setattr(norm, name, nn.Parameter(old.new_full((width,), fill)))
+            setattr(norm, name, nn.Parameter(_draw_from(old, (width,))))
     if norm.running_mean is not None and norm.running_var is not None:
         norm.running_mean = norm.running_mean.new_zeros(width)
         norm.running_var = norm.running_var.new_ones(width)
@@ -251,7 +285,7 @@ def _check_isolation(network: PackedNetwork, first: list[nn.Module], image: Tens
         try:
             with evaluating(network), changed_outputs(first, poison):
                 logits = network(image)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, TypeError, AttributeError) as error:
             line = " ".join(str(error).split())
             raise NotApplicable(f"the packed network fails on a blank image: {line}") from error
         reached = set(logits.isnan().any(dim=2).any(dim=0).nonzero().flatten().tolist())

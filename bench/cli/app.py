@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -94,6 +95,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         on stderr; 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    _show_what_can_be_shown()
     try:
         code = get_command(app).main(words, prog_name="sigma-bench", standalone_mode=False)
     except UserError as error:
@@ -105,10 +107,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except OSError as error:
-        if error.filename is None:
+        if error.strerror is None:
             raise
-        return _refuse(f"{error.filename}: {error.strerror}")
+        return _refuse(f"{error.filename or 'input or output'}: {error.strerror}")
     return code if isinstance(code, int) else 0
+
+
+def _show_what_can_be_shown() -> None:
+    """Let a terminal without σ or ↑ show a question mark there, instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _refuse(message: str) -> int:

@@ -10,11 +10,11 @@ from string import Template
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from bench.backbones import check_backbone_name
 from bench.errors import UserError
 from bench.registry import load_plugin, method_class, method_names
+from bench.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,9 +78,9 @@ def _parameters(settings: list[str]) -> dict[str, Any]:
         if not equals or not key:
             raise UserError(f"--set {setting}: must look like param=value, such as members=2")
         try:
-            parameters[key] = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
-            raise UserError(f"--set {setting}: {text!r} is not a YAML value") from None
+            parameters[key] = read_yaml(text)
+        except ValueError as error:
+            raise UserError(f"--set {setting}: {text!r} is not a YAML value: {error}") from None
     return parameters
 
 

@@ -47,7 +47,7 @@ def status(
     asked = request(suite, settings, results, plugins)
     collection = collect(asked.suite, asked.folder, asked.asked)
     if as_json:
-        print(json.dumps(_content(collection), indent=1, ensure_ascii=False))
+        print(json.dumps(_content(collection), indent=1))
         return
     from bench.console import make_console
 

@@ -102,10 +102,10 @@ def _list(
     for needed in ("train", "test"):
         if not (root / needed).is_dir():
             raise UserError(f"{place}: no folder {root / needed}: it must hold a folder per class")
-    classes = [folder.name for folder in _folders(root / "train")]
+    classes = [folder.name for folder in _folders(root / "train", place)]
     if len(classes) < 2:
         raise UserError(
-            f"{place}: {root / 'train'} has {len(classes)} class folders, not 2 or more"
+            f"{place}: {root / 'train'} must have 2 class folders or more, not {len(classes)}"
         )
     limits = {"train": options.train_per_class, "val": None, "test": options.test_per_class}
     files = {
@@ -120,18 +120,32 @@ def _list(
     return files, outliers, classes
 
 
-def _folders(folder: Path) -> list[Path]:
-    return sorted(
-        (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")),
-        key=lambda path: path.name,
-    )
+def _folders(folder: Path, place: str) -> list[Path]:
+    """The folders of a folder by name; their names stand in results, so they must be text."""
+    found = [
+        path for path in _entries(folder, place) if path.is_dir() and not path.name.startswith(".")
+    ]
+    for path in found:
+        if not path.name.isprintable():
+            raise UserError(
+                f"{place}: {folder} has a folder {path.name!r}: rename it to letters that can be "
+                "printed, in UTF-8"
+            )
+    return sorted(found, key=lambda path: path.name)
+
+
+def _entries(folder: Path, place: str) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{place}: {folder}: can't be read: {error.strerror}") from None
 
 
 def _class_files(folder: Path, classes: list[str], limit: int | None, place: str) -> _Files:
     """The images of a split, class by class."""
     found = _Files()
     _refuse_loose(folder, place, "a class folder")
-    for class_folder in _folders(folder):
+    for class_folder in _folders(folder, place):
         if class_folder.name not in classes:
             raise UserError(
                 f"{place}: class {class_folder.name!r} is in {folder.name}/, but not in train/: "
@@ -149,7 +163,7 @@ def _outlier_files(folder: Path, place: str) -> dict[str, _Files]:
     """The images of each outlier set, however deep."""
     _refuse_loose(folder, place, "ood/<name>/")
     outliers = {}
-    for part in _folders(folder):
+    for part in _folders(folder, place):
         found = _Files()
         found.paths = _images(part, found, place)
         outliers[part.name] = found
@@ -158,7 +172,7 @@ def _outlier_files(folder: Path, place: str) -> dict[str, _Files]:
 
 def _images(folder: Path, found: _Files, place: str) -> list[Path]:
     """The images below a folder, sorted; other files are counted."""
-    files = files_below(folder)
+    files = files_below(folder, place)
     images = [path for path in files if is_image(path)]
     found.others += len(files) - len(images)
     if not images:
@@ -167,7 +181,7 @@ def _images(folder: Path, found: _Files, place: str) -> list[Path]:
 
 
 def _refuse_loose(folder: Path, place: str, where: str) -> None:
-    files = (path for path in folder.iterdir() if path.is_file() and is_image(path))
+    files = (path for path in _entries(folder, place) if not path.is_dir() and is_image(path))
     loose = sorted(path for path in files if not path.name.startswith("."))
     if loose:
         raise UserError(f"{place}: {loose[0]} lies outside a folder: move it into {where}")
@@ -214,7 +228,10 @@ def _divide(files: dict[str, _Files], options: ImageFolderOptions, place: str) -
     """Take the files of a validation split out of those for training; a note about it."""
     whole = files["train"]
     size = round(options.validation_share * len(whole.paths))
-    parts = stratified_part(torch.tensor(whole.labels), size, place)
+    try:
+        parts = stratified_part(torch.tensor(whole.labels), size, place)
+    except UserError as error:
+        raise UserError(f"{error}; or add val/, or set `validation_share`") from None
     for key, indices in zip(("train", "val"), parts, strict=True):
         chosen = indices.tolist()
         files[key] = _Files([whole.paths[i] for i in chosen], [whole.labels[i] for i in chosen])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -27,17 +27,41 @@ def _suffixes() -> frozenset[str]:
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file's suffix is one that Pillow reads."""
-    return path.suffix.lower() in _suffixes()
+    """Whether a file's suffix is one that Pillow reads; a pipe or a device is no image."""
+    if path.suffix.lower() not in _suffixes():
+        return False
+    # A link to nowhere stays: reading it will say so.
+    return path.is_file() or not path.exists()
 
 
-def files_below(folder: Path) -> list[Path]:
-    """All files of a folder at any depth, sorted by path, but for names that begin with a dot."""
-    found = []
-    for root, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(root, name) for name in names if not name.startswith(".")]
-    return sorted(found)
+def files_below(folder: Path, place: str) -> list[Path]:
+    """All files of a folder at any depth, sorted by path, but for names that begin with a dot.
+
+    Links are followed.
+
+    Args:
+        folder: where to look.
+        place: what an error names.
+
+    Raises:
+        UserError: a folder can't be read, or links back to one that it lies in.
+    """
+    return sorted(_files(folder, (), place))
+
+
+def _files(folder: Path, above: tuple[Path, ...], place: str) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in above:
+        raise UserError(f"{place}: {folder} links to a folder that it lies in: remove the link")
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except OSError as error:
+        raise UserError(f"{place}: {folder}: can't be read: {error.strerror}") from None
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(entry, (*above, real), place)
+        else:
+            yield entry
 
 
 def sizes(paths: Sequence[Path], place: str) -> list[tuple[int, int]]:

@@ -66,7 +66,10 @@ def stratified_part(labels: Tensor, size: int, place: str) -> tuple[Tensor, Tens
     counts = torch.bincount(labels)
     classes = int((counts > 0).sum())
     if bool((counts == 1).any()):
-        raise UserError(f"{place}: a class has 1 image only, which can't be divided; add images")
+        one = int((counts == 1).int().argmax())
+        raise UserError(
+            f"{place}: class number {one} has 1 image only, which can't be divided: add images"
+        )
     if not classes <= size <= len(labels) - classes:
         raise UserError(
             f"{place}: {size} of {len(labels)} images for validation: with {classes} classes it "

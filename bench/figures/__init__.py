@@ -8,6 +8,7 @@ bytes.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,9 @@ class Drawing:
 
         stream = io.BytesIO()
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-        with matplotlib.rc_context(RC):
+        with matplotlib.rc_context(RC), warnings.catch_warnings():
+            # A box stands for a letter that the font lacks; the tables have the label as it is.
+            warnings.filterwarnings("ignore", "Glyph .* missing from")
             self.draw().savefig(stream, format=kind, metadata=metadata)
         return stream.getvalue()
 

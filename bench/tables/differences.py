@@ -65,6 +65,9 @@ def difference_table(group: Group, found: Sequence[Difference]) -> Table:
         "interval of a paired bootstrap over test samples (1000 resamples, networks as they are).",
     ]
     notes += [f"{d.method.label}: {d.trouble}." for d in found if d.trouble]
+    alone = "There is no other method to compare the reference with."
+    if len(group.methods) > 1:
+        alone = "There is no reference: set `reference` to the label of a method."
     headings = [f"Δ {metric(('test', name)).heading}" for name in METRICS]
     return Table(
         "difference",
@@ -73,7 +76,7 @@ def difference_table(group: Group, found: Sequence[Difference]) -> Table:
         2,
         (tuple(rows),) if rows else (),
         (),
-        tuple(notes) if found else ("There is no other method to compare the reference with.",),
+        tuple(notes) if found else (alone,),
     )
 
 

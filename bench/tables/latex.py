@@ -25,6 +25,9 @@ _SPECIAL = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
+    # At the start of a row, after \\ or a rule, these would be read as its argument.
+    "[": "{[}",
+    "*": "{*}",
     "–": "--",
     "—": "---",
     "−": r"$-$",

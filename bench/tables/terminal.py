@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _GAP = 3
 """Blanks that a column takes beside its text; the table has one more."""
+_LEAST_LABEL = 8
+"""Characters of a label side by side, however narrow the terminal."""
 
 
 class MainTable:
@@ -26,7 +28,7 @@ class MainTable:
         """Yield each table in pieces that fit, the method's name first in each."""
         for title, table in self.tables:
             for number, columns in enumerate(_pieces(table, options.max_width)):
-                yield _grid(table, columns, title if number == 0 else "")
+                yield _grid(table, columns, title if number == 0 else "", options.max_width)
             yield from _notes(table)
 
 
@@ -37,7 +39,7 @@ def main_table_text(collection: Collection) -> RenderableType:
 
 def _pieces(table: Table, width: int) -> list[list[int]]:
     """Columns of each piece; the first column stands in all of them."""
-    widths = [column_width + _GAP for column_width in _widths(table)]
+    widths = [column_width + _GAP for column_width in _widths(table, width)]
     pieces: list[list[int]] = [[0]]
     used = widths[0]
     for index in range(1, len(widths)):
@@ -49,18 +51,23 @@ def _pieces(table: Table, width: int) -> list[list[int]]:
     return pieces
 
 
-def _widths(table: Table) -> list[int]:
-    """Characters each column needs; headings may break between words."""
+def _widths(table: Table, width: int) -> list[int]:
+    """Characters each column needs; headings may break between words.
+
+    Where a label leaves no room for the widest number beside it, the label is folded.
+    """
     from rich.cells import cell_len
 
     texts = _texts(table)
-    return [
+    label, *others = (
         max([*map(cell_len, heading.split()), *(row[index].cell_len for row in texts)])
         for index, heading in enumerate(table.headings)
-    ]
+    )
+    room = width - max(others, default=0) - 2 * _GAP - 1
+    return [min(label, max(_LEAST_LABEL, room)), *others]
 
 
-def _grid(table: Table, columns: list[int], title: str) -> RenderableType:
+def _grid(table: Table, columns: list[int], title: str, width: int) -> RenderableType:
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
@@ -71,12 +78,13 @@ def _grid(table: Table, columns: list[int], title: str) -> RenderableType:
         title_justify="left",
         padding=(0, 1),
     )
-    widths = _widths(table)
+    widths = _widths(table, width)
     for index in columns:
         grid.add_column(
             Text(table.headings[index]),
             justify="left" if index < table.words else "right",
             vertical="bottom",
+            overflow="fold",
             width=widths[index],
         )
     for row in _texts(table):

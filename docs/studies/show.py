@@ -1,4 +1,4 @@
-"""Print what a study decides on: means over seeds of validation scores, from a suite's ``runs.csv``.
+"""Print what a study decides on: means over seeds of validation scores, from ``runs.csv``.
 
 Usage: python docs/studies/show.py results/photos/tables/runs.csv
 """

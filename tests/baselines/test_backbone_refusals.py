@@ -107,6 +107,18 @@ class Unused(nn.Module):
         return self.head(self.stem(x).mean((2, 3)))
 
 
+class AsksAgain(nn.Module):
+    """Reads from its layer what a packed one does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(self.stem(x).mean((2, 3)).view(-1, self.head.in_features))
+
+
 class BareScale(nn.Module):
     def __init__(self):
         super().__init__()
@@ -134,6 +146,7 @@ class BareScale(nn.Module):
         (Concatenated, "members mix"),
         (FunctionalNorm, "members mix"),
         (Unused, "'auxiliary' (Linear)"),
+        (AsksAgain, "fails on a blank image"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), "no 2-D convolution"),
         (lambda: with_pool(nn.Conv2d(3, 5, 3)), "only layer"),
         (lambda: nn.Sequential(nn.Conv2d(3, 5, 8), nn.ReLU()), "vector of logits"),
@@ -148,7 +161,7 @@ class BareScale(nn.Module):
     ],
 )
 def test_what_cannot_be_packed_is_refused_with_the_reason(network, reason):
-    method = PackedEnsemble(members=4)
+    method = PackedEnsemble(members=4, gamma=1)
     found = method.supports(network())
     assert found is not None
     assert reason in found

@@ -128,6 +128,46 @@ def test_a_network_equals_members_written_out(network, batch):
         torch.testing.assert_close(logits[:, member], alone(inputs), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("plain", [nn.Conv2d(3, 6, 1), nn.Conv2d(3, 6, 1, bias=False)])
+def test_autocast_keeps_the_type_of_the_plain_layer(plain):
+    layer = RankOne(copy.deepcopy(plain), Rows(2), init="normal", std=0.5)
+    inputs = layer.rows.all_members(torch.randn(4, 3, 5, 5))
+    exact = layer(inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, expected = layer(inputs), plain(inputs)
+    assert found.dtype == expected.dtype == torch.bfloat16
+    limit = 4 * torch.finfo(torch.bfloat16).eps * exact.abs().max().item()
+    torch.testing.assert_close(found.float(), exact, atol=limit, rtol=0)
+    found.float().square().sum().backward()
+    assert layer.input_factor.grad.dtype == layer.output_factor.grad.dtype == torch.float32
+
+
+class PadsItself(nn.Module):
+    """Asks its convolution for sizes, as networks with dynamic padding do."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, stride=2)
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        pad = self.conv.kernel_size[0] // self.conv.stride[0]
+        x = self.conv(functional.pad(x, (pad, pad, pad, pad))).mean((2, 3))
+        return self.head(x.view(-1, self.head.in_features))
+
+
+def test_a_network_may_ask_a_layer_for_its_sizes():
+    torch.manual_seed(0)
+    plain = PadsItself().eval()
+    inputs = torch.randn(4, 3, 4, 4)
+    wanted = plain(inputs)
+    model = BatchEnsemble(members=2, init="normal", std=0).build(plain, 5).eval()
+    torch.testing.assert_close(model(inputs), wanted.unsqueeze(1).expand(4, 2, 5))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = model.backbone.conv.nonsense
+    assert copy.deepcopy(model).backbone.conv.stride == (2, 2)
+
+
 def test_every_layer_is_converted_and_a_shared_one_stays_shared():
     model = BatchEnsemble(members=2).build(Net(), 5)
     converted = {n for n, m in model.backbone.named_modules() if isinstance(m, RankOne)}

@@ -1,6 +1,7 @@
 """Packed-Ensembles against narrow networks on their own, and sizes against torch-uncertainty's."""
 
 import copy
+import itertools
 import math
 
 import pytest
@@ -87,6 +88,60 @@ def test_packing_converts_every_layer(name):
     found = {n for n, m in model.backbone.named_modules() if isinstance(m, PackedConv2d)}
     assert found == convolutions
     assert isinstance(model.backbone.linear, PackedLinear)
+
+
+# --- how they start ------------------------------------------------------------------------------
+
+
+class Careful(nn.Module):
+    """A network with a start of its own: other variances, a residual branch and a head at 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 32, 3, padding=1, groups=2, bias=False)
+        self.bn = nn.BatchNorm2d(32)
+        self.fc1 = nn.Linear(32, 64)
+        self.fc2 = nn.Linear(64, 5)
+        nn.init.kaiming_normal_(self.conv1.weight, mode="fan_out")
+        nn.init.constant_(self.conv1.bias, 0.3)
+        nn.init.kaiming_normal_(self.conv2.weight, mode="fan_out")
+        nn.init.zeros_(self.bn.weight)
+        nn.init.trunc_normal_(self.fc1.weight, std=0.5)
+        nn.init.zeros_(self.fc2.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv1(x).relu()
+        x = (x + self.bn(self.conv2(x))).mean(dim=(2, 3))
+        return self.fc2(self.fc1(x).relu())
+
+
+def test_packed_layers_start_as_the_backbone_does():
+    torch.manual_seed(0)
+    plain = Careful()
+    layers = {name: getattr(plain, name) for name in ("conv1", "conv2", "fc1", "fc2")}
+    model = PackedEnsemble(members=4, alpha=2.0).build(copy.deepcopy(plain), 5).backbone
+    assert torch.equal(model.bn.weight, torch.zeros(64))
+    assert torch.equal(model.conv1.bias, torch.full((64,), 0.3))
+    assert torch.equal(model.fc2.weight, torch.zeros(4, 5, 32))
+    for name in ("conv1", "conv2", "fc1"):
+        new, old = getattr(model, name).weight, layers[name].weight
+        # Half as many inputs a member, but for the image.
+        ratio = 1.0 if name == "conv1" else 2**0.5
+        assert new.std().item() == pytest.approx(ratio * old.std().item(), rel=0.05), name
+        assert set(new.flatten().tolist()) <= set((ratio * old).flatten().tolist())
+    parts = model.fc1.weight.unbind()
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(parts, 2))
+
+
+def test_packed_networks_start_as_the_library_does():
+    """The backbones of torch-uncertainty have PyTorch's start, and its packed layers too."""
+    library = packed_resnet(3, 10, 20, 4, 2.0, gamma=1, style="cifar")
+    theirs = {n: p for n, p in library.named_parameters() if p.ndim > 1}
+    ours = {n: p for n, p in packed("resnet20", 10).backbone.named_parameters() if p.ndim > 1}
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert value.std().item() == pytest.approx(theirs[name].std().item(), rel=0.12), name
 
 
 # --- what a member computes ----------------------------------------------------------------------

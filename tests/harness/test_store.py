@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bench.errors import UserError
 from bench.store import (
     Busy,
     Damaged,
@@ -21,6 +22,8 @@ from bench.store import (
 )
 from bench.suite import load_suite
 from bench.weights import load_tensors, save_tensors
+
+TICK = {"network": 0, "networks": 2, "step": 5, "steps": 10, "epoch": 0.5}
 
 
 @pytest.fixture
@@ -196,11 +199,61 @@ def test_leftovers_of_a_dead_process_go(folder):
 def test_progress_survives_a_cut_line_and_rewinds(tmp_path):
     progress = Progress(tmp_path / "progress.jsonl")
     for network, step in [(0, 5), (0, 10), (1, 5), (1, 10)]:
-        progress.append({"network": network, "step": step})
+        progress.append({**TICK, "network": network, "step": step})
     with progress.path.open("a") as file:
         file.write('{"network": 1, "st')
     assert len(progress.lines()) == 4
     progress.rewind(1, 7)
     kept = [(line["network"], line["step"]) for line in progress.lines()]
     assert kept == [(0, 5), (0, 10), (1, 5)]
-    assert json.loads(progress.path.read_text().splitlines()[-1]) == {"network": 1, "step": 5}
+    last = json.loads(progress.path.read_text().splitlines()[-1])
+    assert last == {**TICK, "network": 1, "step": 5}
+
+
+@pytest.mark.parametrize("line", ["5", "null", "[]", '{"network": 0, "step": 3}'])
+def test_a_foreign_line_of_progress_is_dropped_with_what_follows(tmp_path, line):
+    progress = Progress(tmp_path / "progress.jsonl")
+    progress.append(TICK)
+    with progress.path.open("a") as file:
+        file.write(f"{line}\n{json.dumps(TICK)}\n")
+    assert progress.lines() == [TICK]
+
+
+@pytest.mark.parametrize("name", ["failure.json", "not_applicable.json"])
+def test_a_reason_of_another_version_is_named_and_redone(folder, name):
+    folder.start({})
+    write_json(folder.path / name, {"message": "from before"})
+    state, reason = folder.state()
+    assert state == "interrupted"
+    assert name in reason
+    assert "has no" in reason
+    assert "run again" in reason
+
+
+def test_metrics_without_their_files_are_damaged(folder):
+    write_json(folder.metrics_path, {"run": folder.spec.id, "test": {"accuracy": 0.5}})
+    with pytest.raises(Damaged, match="names no files"):
+        folder.verify()
+    assert folder.state()[0] == "interrupted"
+
+
+@pytest.mark.parametrize("where", ["open", "fsync"])
+def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch, where):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "deep" / "metrics.json"
+    if where == "fsync":
+        monkeypatch.setattr(os, "fsync", full)
+    else:
+        monkeypatch.setattr("pathlib.Path.open", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        write_bytes(path, b"x")
+    assert caught.value.filename == str(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_lock_that_is_no_file_is_one_line(folder):
+    (folder.path / "lock").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"can't be written.*--results"), folder.lock():
+        pass

@@ -185,6 +185,47 @@ def test_a_loss_that_is_no_number_stops_with_step_and_rate(tmp_path):
         train(job)
 
 
+class Copies(nn.Module):
+    """One linear map whose logits count as those of M members."""
+
+    def __init__(self, members):
+        super().__init__()
+        self.members = members
+        self.linear = nn.Linear(16, 3)
+
+    def forward(self, x, members=None):
+        count = len(range(self.members)[members or slice(None)])
+        return self.linear(x.flatten(1)).unsqueeze(1).expand(-1, count, -1)
+
+
+class Agreeing(Method):
+    name = "agreeing"
+    separable = True
+
+    def build(self, backbone, num_classes):
+        return Copies(self.members)
+
+
+@pytest.mark.parametrize(("members", "chunk"), [(4, 0), (4, 1), (4, 3)])
+def test_clipping_is_as_lax_for_members_as_for_one_network(members, chunk):
+    recipe = Recipe(gradient_clip=0.01, momentum=0, weight_decay=0, learning_rate=1.0)
+    inputs, target = torch.randn(8, 1, 4, 4), torch.arange(8) % 3
+
+    def moved(count, size):
+        torch.manual_seed(0)
+        method, model = Agreeing(members=count), Copies(count)
+        before = model.linear.weight.detach().clone()
+        train_step(
+            model, method, make_optimizer(method, model, recipe), inputs, target, recipe, size
+        )
+        return model.linear.weight.detach() - before
+
+    alone = moved(1, 0)
+    assert 0 < alone.norm() <= 0.01
+    # As without clipping, the sum over members steps as far as its members one after the other.
+    torch.testing.assert_close(moved(members, chunk), members * alone)
+
+
 def test_every_sample_is_seen_equally_often():
     order = DataOrder(10, 4, seed=3)
     seen = torch.cat([order.batch(step) for step in range(5)])

@@ -1,6 +1,7 @@
 """Options of member layers and what they refuse; the member head."""
 
 import pytest
+import timm.layers
 import torch
 from torch import nn
 from torch.nn import functional
@@ -63,6 +64,35 @@ def test_film_spread_gives_members_of_their_own() -> None:
     assert layer.weight.std().item() == pytest.approx(0.2, rel=0.1)
     assert layer.weight.mean().item() == pytest.approx(1.0, abs=0.02)
     assert layer.bias.std().item() == pytest.approx(0.2, rel=0.1)
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("plain", "shape"),
+    [
+        (nn.BatchNorm2d(C), (C, 3, 3)),
+        (nn.GroupNorm(2, C), (C, 3, 3)),
+        (nn.LayerNorm(C), (5, C)),
+        (nn.RMSNorm(C), (5, C)),
+        (timm.layers.LayerNorm2d(C), (C, 3, 3)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_autocast_keeps_the_type_and_precision_of_the_plain_layer(
+    plain: nn.Module, shape: tuple[int, ...], narrow: torch.dtype
+) -> None:
+    layer = SigmaNorm(plain, M, affine="full")
+    x = (2 * torch.randn(B * M, *shape) + 1).to(narrow)
+    exact = layer(x.float())
+    with torch.autocast("cpu", dtype=narrow):
+        found, expected = layer(x), plain(x)
+    assert found.dtype == expected.dtype
+    # Not more than one rounding of the result and one on the way.
+    limit = 2 * torch.finfo(narrow).eps * exact.abs().max().item()
+    torch.testing.assert_close(found.float(), exact, atol=limit, rtol=0)
+    found.float().square().sum().backward()
+    assert layer.gate_logits.grad.isfinite().all()
+    assert layer.gate_logits.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 import timm.layers
+import timm.models.nfnet
 import torch
 import torchvision
 from sigma_networks import SmallResNet
 from torch import Tensor, nn
 
-from sigma_nens import SigmaEnsemble, SigmaNorm, UnsupportedModuleError, find_head
+from sigma_nens import SigmaEnsemble, SigmaNorm, UnsupportedModuleError, find_head, find_norms
 
 
 def within(module: nn.Module) -> nn.Module:
@@ -94,6 +95,15 @@ def test_nothing_to_convert_is_an_error() -> None:
         SigmaEnsemble(plain, 2)
     with pytest.raises(ValueError, match="no normalisation layer that is selected"):
         SigmaEnsemble(SmallResNet(), 2, select=lambda name, layer: False)
+
+
+def test_a_block_without_normalisation_is_no_normalisation_layer() -> None:
+    block = timm.models.nfnet.NormFreeBlock(8, 8, skipinit=True, act_layer=nn.ReLU)
+    assert any(True for _ in block.parameters(recurse=False))
+    with pytest.raises(UnsupportedModuleError, match="NormFreeBlock has no normalisation layer"):
+        SigmaEnsemble(block, 2, head="shared")
+    both = nn.Sequential(block, nn.BatchNorm2d(8))
+    assert [site.name for site in find_norms(both)] == ["1"]
 
 
 def test_the_head_is_found_or_refused() -> None:

@@ -1,0 +1,46 @@
+"""YAML as people write it in suites and settings: plain values, and no key that hides another."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, but for what it would let pass in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping; a key that stands twice is refused, as the first value would be lost."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    self._refuse(f"the key {key.value!r} stands twice", key)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        r"""A scalar; half a character, as ``"\ud800"``, could not be written anywhere."""
+        text = super().construct_scalar(node)
+        if isinstance(text, str) and any("\ud800" <= letter <= "\udfff" for letter in text):
+            self._refuse(f"{text!r} holds half a surrogate pair, which is no character", node)
+        return text
+
+    def _refuse(self, problem: str, node: yaml.Node) -> None:
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def read_yaml(text: str) -> Any:
+    """The value that a YAML text stands for.
+
+    Raises:
+        ValueError: it is not YAML, a key stands twice, or it is nested too deep; one line.
+    """
+    try:
+        return yaml.load(text, _Loader)  # a safe loader
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise ValueError("nested too deep") from None
