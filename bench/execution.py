@@ -184,7 +184,7 @@ def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -
             send(None)
     except UserError as error:
         send(error)
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         return
 
 
@@ -254,9 +254,16 @@ class _Pool:
     def _give(self, seat: _Seat) -> None:
         seat.run = self.queue.popleft()
         seat.idle = False
+        try:
+            seat.pipe.send(seat.run)
+        except OSError:
+            # It died idle: another takes its place, and the run.
+            self.queue.appendleft(seat.run)
+            seat.run, seat.idle = None, True
+            self._replace(seat)
+            return
         if seat.run.id not in self.told:
             self.observe(Event("start", seat.run))
-        seat.pipe.send(seat.run)
 
     def _hear(self, seat: _Seat) -> None:
         try:

@@ -28,7 +28,7 @@ from bench.backbones import check_backbone_name
 from bench.data.catalogue import check_task
 from bench.errors import UserError, complaint, unknown, validation_line
 from bench.registry import method_class
-from bench.yaml_text import read_yaml
+from bench.yaml_text import read_setting, read_yaml
 
 FORMAT = 1
 """The version of the specification; part of every run id."""
@@ -287,13 +287,7 @@ def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
 
 def _apply(content: dict[str, Any], override: str) -> None:
     """Set one ``key=value`` in a suite's content."""
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise UserError(f"--set {override}: must look like key=value, such as budget.epochs=5")
-    try:
-        value = read_yaml(text)
-    except ValueError as error:
-        raise UserError(f"--set {override}: {text!r} is not a YAML value: {error}") from None
+    key, value = read_setting(override, "key=value, such as budget.epochs=5")
     *path, last = key.split(".")
     place: Any = content
     for name in path:

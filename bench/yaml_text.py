@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from bench.errors import UserError
+
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, but for what it would let pass in silence."""
@@ -44,3 +46,22 @@ def read_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def read_setting(setting: str, form: str) -> tuple[str, Any]:
+    """Key and value of a ``--set``.
+
+    Args:
+        setting: such as ``members=2``; the value is YAML.
+        form: what it must look like, for the error.
+
+    Raises:
+        UserError: it has another form, or its value is not YAML.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {setting}: must look like {form}")
+    try:
+        return key, read_yaml(text)
+    except ValueError as error:
+        raise UserError(f"--set {setting}: {text!r} is not a YAML value: {error}") from None

@@ -14,7 +14,7 @@ import typer
 from bench.backbones import check_backbone_name
 from bench.errors import UserError
 from bench.registry import load_plugin, method_class, method_names
-from bench.yaml_text import read_yaml
+from bench.yaml_text import read_setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,13 +74,8 @@ def _parameters(settings: list[str]) -> dict[str, Any]:
     """Hyper-parameters from ``key=value``; values are YAML, as in a suite."""
     parameters = {}
     for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals or not key:
-            raise UserError(f"--set {setting}: must look like param=value, such as members=2")
-        try:
-            parameters[key] = read_yaml(text)
-        except ValueError as error:
-            raise UserError(f"--set {setting}: {text!r} is not a YAML value: {error}") from None
+        key, value = read_setting(setting, "param=value, such as members=2")
+        parameters[key] = value
     return parameters
 
 

@@ -51,7 +51,7 @@ def files_below(folder: Path, place: str) -> list[Path]:
 
 def _files(folder: Path, above: tuple[Path, ...], place: str) -> Iterator[Path]:
     real = folder.resolve()
-    if real in above:
+    if real in above or folder.parent.resolve().is_relative_to(real):
         raise UserError(f"{place}: {folder} links to a folder that it lies in: remove the link")
     try:
         entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]

@@ -177,7 +177,7 @@ def test_every_layer_is_converted_and_a_shared_one_stays_shared():
 
 
 def test_the_root_itself_may_be_a_layer():
-    model = BatchEnsemble(members=2).build(nn.Linear(4, 3), 3)
+    model = BatchEnsemble(members=2, batch="repeat").build(nn.Linear(4, 3), 3)
     assert isinstance(model.backbone, RankOne)
     assert model(torch.randn(5, 4)).shape == (5, 2, 3)
 

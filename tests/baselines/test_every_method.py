@@ -22,11 +22,11 @@ CLASSES = (Single, DeepEnsemble, BatchEnsemble, PackedEnsemble, FilmEnsemble, Si
 METHODS = [
     Single(),
     DeepEnsemble(members=3),
-    BatchEnsemble(members=3),
+    BatchEnsemble(members=3, init="random_sign", batch="repeat"),
     BatchEnsemble(members=3, init="normal", batch="split"),
     PackedEnsemble(members=3, alpha=1.5),
     PackedEnsemble(members=3, alpha=3.0, gamma=2),
-    FilmEnsemble(members=3),
+    FilmEnsemble(members=3, init="xavier", head="shared"),
     FilmEnsemble(members=3, init="normal", head="member"),
     SigmaNEns(members=3),
     SigmaNEns(members=3, affine="full", head="shared"),

@@ -32,7 +32,7 @@ def member_norms(model: nn.Module) -> list[MemberNorm]:
 
 def test_film_starts_as_the_authors_do():
     torch.manual_seed(0)
-    model = FilmEnsemble(members=5, gain=2.0).build(net(), 3)
+    model = FilmEnsemble(members=5, init="xavier", head="shared", gain=2.0).build(net(), 3)
     (norm,) = member_norms(model)
     bound = 2.0 * math.sqrt(6 / (5 + 20))
     for values in (norm.weight, norm.bias):
@@ -58,7 +58,7 @@ def test_film_without_spread_keeps_the_function():
     plain = net().eval()
     inputs = torch.randn(3, 1, 8, 8)
     wanted = plain(inputs)
-    model = FilmEnsemble(members=4, init="normal", std=0.0).build(plain, 3).eval()
+    model = FilmEnsemble(members=4, init="normal", std=0.0, head="shared").build(plain, 3).eval()
     assert (model(inputs) - wanted[:, None]).abs().max() < 1e-6
 
 

@@ -32,7 +32,7 @@ def count(network: nn.Module) -> int:
 
 def packed(name: str = "resnet8", classes: int = 5, shape=SHAPE, **options) -> nn.Module:
     torch.manual_seed(0)
-    return PackedEnsemble(**options).build(create_backbone(name, classes, shape), classes)
+    return PackedEnsemble(**{"gamma": 1, **options}).build(create_backbone(name, classes, shape), classes)
 
 
 # --- sizes ---------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_batch_ensemble_converts_every_layer(name):
 def test_packing_converts_every_layer(name):
     plain = create_backbone(name, 10, SHAPE)
     convolutions = {n for n, m in plain.named_modules() if isinstance(m, nn.Conv2d)}
-    model = PackedEnsemble().build(plain, 10)
+    model = PackedEnsemble(gamma=1).build(plain, 10)
     found = {n for n, m in model.backbone.named_modules() if isinstance(m, PackedConv2d)}
     assert found == convolutions
     assert isinstance(model.backbone.linear, PackedLinear)
@@ -120,7 +120,7 @@ def test_packed_layers_start_as_the_backbone_does():
     torch.manual_seed(0)
     plain = Careful()
     layers = {name: getattr(plain, name) for name in ("conv1", "conv2", "fc1", "fc2")}
-    model = PackedEnsemble(members=4, alpha=2.0).build(copy.deepcopy(plain), 5).backbone
+    model = PackedEnsemble(members=4, alpha=2.0, gamma=1).build(copy.deepcopy(plain), 5).backbone
     assert torch.equal(model.bn.weight, torch.zeros(64))
     assert torch.equal(model.conv1.bias, torch.full((64,), 0.3))
     assert torch.equal(model.fc2.weight, torch.zeros(4, 5, 32))
@@ -237,7 +237,7 @@ class Depthwise(nn.Module):
 
 @pytest.mark.parametrize(("groups", "packed_groups"), [(8, 16), (2, 8)])
 def test_grouped_convolutions_keep_their_groups_within_a_member(groups, packed_groups):
-    model = PackedEnsemble(members=4, alpha=2.0).build(Depthwise(groups), 3)
+    model = PackedEnsemble(members=4, alpha=2.0, gamma=1).build(Depthwise(groups), 3)
     conv = model.backbone.middle.conv
     assert (conv.in_channels, conv.out_channels, conv.groups) == (16, 32, packed_groups)
     assert conv.padding_mode == "circular"
@@ -258,7 +258,7 @@ class Dense(nn.Module):
 
 
 def test_flattened_features_and_hidden_layers():
-    model = PackedEnsemble(members=2, alpha=2.0).build(Dense(), 3)
+    model = PackedEnsemble(members=2, alpha=2.0, gamma=1).build(Dense(), 3)
     assert model.backbone.hidden[1].weight.shape == (2, 12, 128)
     assert model.backbone.hidden[2].num_features == 24
     assert model(torch.randn(3, 1, 32, 32)).shape == (3, 2, 3)

@@ -50,6 +50,7 @@ FILES = {
     "nothing.py": "x = 1",
     "taken.py": PLUGIN.replace('"mine"', '"single"'),
     "nameless.py": PLUGIN.replace('name: ClassVar[str] = "mine"', "pass"),
+    "double.yaml": SUITE + "seeds: [5]\n",
     "afile": "",
     "there.py": "",
 }
@@ -87,11 +88,14 @@ MISTAKES: list[tuple[str, str]] = [
     ("run twice.yaml", "two methods are called 'single'.*label"),
     ("status reference.yaml", r"unknown reference 'deep_ensmble'.*known: ensemble, single"),
     ("run name.yaml", "name: "),
+    ("run double.yaml", "not YAML: the key 'seeds' stands twice.*line 8"),
     ("run option.yaml", r"task digits: unknown key 'corruption': did you mean 'corruptions'\?"),
     # settings
     ("run tiny.yaml --set epochs", "--set epochs: must look like key=value"),
     ("run tiny.yaml --set =3", "--set =3: must look like key=value"),
     ("run tiny.yaml --set budget.epochs=[1", "not a YAML value"),
+    (f"run tiny.yaml --set seeds={'[' * 3000}", "not a YAML value: nested too deep"),
+    ("run tiny.yaml --set budget={epochs:1,epochs:2}", "budget"),
     ("run tiny.yaml --set name.x=1", "'name.x' is not a key of the suite"),
     ("run tiny.yaml --set budget.epochs=-1", r"budget.epochs: .*greater than 0.*got -1"),
     ("run tiny.yaml --set budget.epochs=.nan", "budget.epochs"),
@@ -160,7 +164,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[words for words, _ in MISTAKES])
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[words[:60] for words, _ in MISTAKES])
 def test_a_mistake_is_one_line(
     words: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,5 @@
 import colorsys
+import os
 from pathlib import Path
 
 import numpy as np
@@ -229,7 +230,82 @@ def test_classes_must_agree(tmp_path):
 def test_one_class_is_not_enough(tmp_path):
     save(tmp_path / "train" / "ant" / "0.png", picture(0, 0))
     save(tmp_path / "test" / "ant" / "0.png", picture(0, 0))
-    assert "1 class folders" in refusal(tmp_path)
+    assert "must have 2 class folders or more, not 1" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(("link", "target"), [("train/ant/back", "."), ("ood/flat/up/up", "../..")])
+def test_a_link_to_a_folder_above_is_refused(tmp_path, link, target):
+    path = fill(tmp_path) / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    assert f"{path} links to a folder that it lies in" in refusal(tmp_path)
+
+
+def test_links_to_each_other_are_refused(tmp_path):
+    root = fill(tmp_path)
+    (root / "train" / "ant" / "b").symlink_to(root / "train" / "bee")
+    (root / "train" / "bee" / "a").symlink_to(root / "train" / "ant")
+    assert "links to a folder that it lies in" in refusal(root)
+
+
+def test_links_that_lead_elsewhere_are_followed(tmp_path):
+    root = fill(tmp_path / "a")
+    (root / "train" / "ant").rename(tmp_path / "ants")
+    (root / "train" / "ant").symlink_to(tmp_path / "ants")
+    (tmp_path / "ants" / "more").symlink_to(root / "ood" / "flat")
+    task = folder(root)
+    assert torch.bincount(task.train.labels).tolist() == [6 + 4, 6, 6]
+
+
+def test_a_link_to_nowhere_is_named(tmp_path):
+    link = fill(tmp_path) / "train" / "ant" / "lost.png"
+    link.symlink_to("nowhere")
+    assert f"{link}: not a readable image" in refusal(tmp_path)
+
+
+def test_a_pipe_is_no_image(tmp_path):
+    os.mkfifo(fill(tmp_path) / "train" / "ant" / "pipe.png")
+    task = folder(tmp_path)
+    assert len(task.train) == 18
+    assert "train/: left out 1 files that are no images." in task.notes
+
+
+@pytest.mark.parametrize("name", ["train/ant", "train", "ood/deep/a1"])
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch, name):
+    closed = fill(tmp_path) / name
+    listed = Path.iterdir
+
+    def iterdir(path):
+        if path == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert f"{closed}: can't be read: Permission denied" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"two\nlines", b"bell\x07"])
+@pytest.mark.parametrize("part", ["train", "ood"])
+def test_folder_names_that_cannot_be_written_are_refused(tmp_path, part, name):
+    root = fill(tmp_path)
+    (root / part / "new").mkdir()
+    save(root / part / "new" / "0.png", picture(0, 0))
+    try:
+        (root / part / "new").rename(root / part / os.fsdecode(name))
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    assert "rename it" in refusal(tmp_path)
+
+
+def test_too_few_images_to_divide_names_the_way_out(tmp_path):
+    for split in ("train", "test"):
+        for label, name in enumerate(CLASSES):
+            save(tmp_path / split / name / "0.png", picture(label, 0))
+    assert "add val/" in refusal(tmp_path)
+    for label, name in enumerate(CLASSES):
+        save(tmp_path / "train" / name / "1.png", picture(label, 1))
+    assert "set `validation_share`" in refusal(tmp_path)
+    assert len(folder(tmp_path, validation_share=0.5).validation) == 3
 
 
 @pytest.mark.parametrize("place", ["train/dog", "test/bee", "ood/empty"])

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from bench.execution import Event, Placement, execute
-from bench.store import SuiteFolder, file_digest, read_json
+from bench.store import SuiteFolder, file_digest, read_json, write_json
 from bench.suite import load_suite
+from bench.weights import load_tensors, save_tensors
 
 # Does the runs of a suite and prints every event, so that a test can act at a chosen moment.
 CHILD = """
@@ -206,6 +207,55 @@ def test_what_is_done_is_left_alone(done):
     assert reference.metrics_path.stat().st_mtime_ns == stamp
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("plan.json", {"steps": 3}),
+        ("training.json", {"time": 1.0}),
+        ("failure.json", {"message": "from before"}),
+        ("environment.json", {}),
+    ],
+)
+def test_files_of_another_version_are_redone(done, name, content):
+    run, reference = done
+    before = contents(reference)
+    reference.metrics_path.unlink()
+    write_json(reference.path / name, content)
+    place = placement(reference.path.parents[2])
+    assert execute([run], place, lambda event: None) == {run.id: "done"}
+    assert contents(reference) == before
+
+
+def test_weights_of_another_model_are_trained_again(done):
+    run, reference = done
+    before = contents(reference)
+    reference.metrics_path.unlink()
+    tensors, _ = load_tensors(reference.model_path)
+    name = sorted(tensors)[0]
+    save_tensors(reference.model_path, {**tensors, name: tensors[name].flatten()[:1]}, {})
+    events: list[Event] = []
+    execute([run], placement(reference.path.parents[2]), events.append)
+    assert any("other weights than the model has" in e.text for e in events if e.kind == "note")
+    assert contents(reference) == before
+
+
+def test_a_worker_that_died_idle_loses_no_run(tmp_path):
+    from collections import deque
+
+    from bench.execution import _Pool
+
+    path = write_suite(tmp_path, methods=["single"], seeds=[0, 1])
+    runs = load_suite(str(path)).runs()
+    with _Pool(1, placement(tmp_path / "results"), lambda event: None) as pool:
+        (seat,) = pool.seats
+        assert seat.pipe.recv() is None
+        seat.idle = True
+        seat.process.kill()
+        seat.process.join()
+        outcomes = pool.drain(deque(runs))
+    assert outcomes == {run.id: "done" for run in runs}
+
+
 PLUGIN = """
 from typing import ClassVar, Literal
 from bench.method import Method
@@ -213,7 +263,7 @@ from baselines.single import Single
 
 class Broken(Single):
     name: ClassVar[str] = "broken"
-    where: Literal["build", "loss", "forward", "supports"] = "build"
+    where: Literal["build", "loss", "forward", "supports", "members", "classes"] = "build"
 
     def build(self, backbone, num_classes):
         if self.where == "build":
@@ -221,6 +271,9 @@ class Broken(Single):
         model = super().build(backbone, num_classes)
         if self.where == "forward":
             model.register_forward_pre_hook(refuse_evaluation)
+        if self.where in ("members", "classes"):
+            dim = 1 if self.where == "members" else 2
+            model.register_forward_hook(lambda m, x, y: y if m.training else y.repeat_interleave(2, dim))
         return model
 
     def loss(self, model, logits, target):
@@ -243,20 +296,23 @@ def test_failures_are_kept_and_the_matrix_goes_on(tmp_path):
     from bench.registry import load_plugin
 
     load_plugin(plugin)
-    grid = {"where": ["build", "loss", "forward", "supports"]}
+    grid = {"where": ["build", "loss", "forward", "supports", "members", "classes"]}
     path = write_suite(tmp_path, methods=[{"name": "broken", "grid": grid}, "single"])
     runs = load_suite(str(path)).runs()
     outcomes = execute(runs, placement(tmp_path / "results", plugins=(plugin,)), lambda event: None)
     folder = SuiteFolder(tmp_path / "results", "small")
     states = {run.parameters.get("where", "single"): folder.run(run).state() for run in runs}
+    wrong = "ValueError: the model gives {} at evaluation, not [B, M, K] = [2, 1, 8]"
     assert states == {
         "build": ("failed", "ValueError: no way to build"),
         "loss": ("failed", "ZeroDivisionError: no way to learn"),
         "forward": ("failed", "RuntimeError: no way to predict"),
         "supports": ("not applicable", "it has no wings"),
+        "members": ("failed", wrong.format("[2, 2, 8]")),
+        "classes": ("failed", wrong.format("[2, 1, 16]")),
         "single": ("done", ""),
     }
-    assert sorted(outcomes.values()) == ["done", "failed", "failed", "failed", "not applicable"]
+    assert sorted(outcomes.values()) == ["done", *["failed"] * 5, "not applicable"]
     failed = folder.run(runs[1]).path / "failure.json"
     assert "ZeroDivisionError" in read_json(failed)["traceback"]
 

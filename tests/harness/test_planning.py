@@ -78,10 +78,15 @@ def test_others_cost_single_networks(runs, task, name):
     one = training_flops(plain, single, task, runs["single"])
     method, model = built(runs[name], task)
     spent = training_flops(model, method, task, runs[name])
-    members = 1 if name == "deep_ensemble" else 4
-    # The image of BatchEnsemble's first layer meets a member's factor, which needs its gradient.
-    first = forward_by_hand(plain, torch.zeros(32, *task.input_shape))[0]
-    extra = members * first if name == "batch_ensemble" else 0
+    # Each sample trains one member of BatchEnsemble, by default, and all members of the others.
+    members = 1 if name in ("deep_ensemble", "batch_ensemble") else 4
+    extra = 0
+    if name == "batch_ensemble":
+        # The image meets a member's factor, whose gradient needs the first layer's. Factors and
+        # biases go to their samples by a product with [B, M], and their gradients come back so.
+        widths = [p.shape[1] for p in model.parameters() if p.ndim == 2 and len(p) == 4]
+        first = forward_by_hand(plain, torch.zeros(32, *task.input_shape))[0]
+        extra = first + 2 * (2 * 32 * 4 * sum(widths))
     assert spent == members * one + extra
 
 

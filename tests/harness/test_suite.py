@@ -119,6 +119,23 @@ def test_overrides(tmp_path):
         ({"members": 0}, "members"),
         ({"methods": [{"label": "x"}]}, "name"),
         ({"methods": [3]}, "methods.0"),
+        ({"methods": [{"name": "single", "label": ""}]}, "label ''"),
+        ({"methods": [{"name": "single", "label": "  "}]}, "words on one line"),
+        ({"methods": [{"name": "single", "label": "a\nb"}]}, "words on one line"),
+        ({"methods": [{"name": "single", "label": "a\x07b"}]}, "words on one line"),
+        ({"methods": [{"name": "sigma_nens", "grid": {"temperature": []}}]}, "grid.temperature"),
+        (
+            {
+                "methods": [
+                    {
+                        "name": "sigma_nens",
+                        "parameters": {"temperature": 1},
+                        "grid": {"temperature": [2]},
+                    }
+                ]
+            },
+            "'temperature' has a value of its own",
+        ),
         ({"reference": "deep"}, "reference"),
     ],
 )

@@ -147,7 +147,10 @@ def test_many_methods_leave_room_for_the_axes(tmp_path: Path) -> None:
     assert axes.get_position().height * figure.get_figheight() > 1.5
 
 
-@pytest.mark.parametrize("label", [r"$x", r"$\frac$", "_hidden", "a & <b>", "100 % #1"])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "label", [r"$x", r"$\frac$", "_hidden", "a & <b>", "100 % #1", "中文 😀", "--x-->"]
+)
 def test_labels_are_words(folder: SuiteFolder, label: str, tmp_path: Path) -> None:
     suite = make_suite(methods=[{"name": "single", "label": label}], reference=None, seeds=[0])
     fill(folder, suite)

@@ -165,6 +165,25 @@ def test_no_word_breaks_latex(words: list[str], code: bool) -> None:
     check_latex(latex(words[0], [table_of(*words, code=code)]))
 
 
+@pytest.mark.parametrize("first", ["[red]", "*", "[2ex] x", "* [x]"])
+def test_no_first_word_becomes_an_argument(first: str) -> None:
+    """After ``\\\\`` and rules LaTeX looks for ``[`` and ``*``, across blanks and line ends."""
+    text = latex("header", [table_of(first, "x")])
+    for row in re.findall(r"(?:rule|\\\\)\n(.*)", text):
+        assert not row.lstrip().startswith(("[", "*"))
+    check_latex(text)
+
+
+def test_no_reference_is_told_apart_from_no_other_method(folder: SuiteFolder) -> None:
+    alone = make_suite(methods=["single"], reference=None)
+    both = make_suite(methods=["single", {"name": "single", "label": "b"}], reference=None)
+    write_tables(collect(alone, folder))
+    assert "There is no other method" in read(folder, "difference.md")
+    both = make_suite(methods=["single", {"name": "sigma_nens", "members": 1}], reference=None)
+    write_tables(collect(both, folder))
+    assert "set \\`reference\\`" in read(folder, "difference.md")
+
+
 def test_score_csv_is_tidy_and_exact(folder: SuiteFolder, suite: Suite) -> None:
     write_tables(collect(suite, folder))
     rows = csv_rows(folder, "main.csv")
@@ -252,6 +271,23 @@ def test_terminal_table_fits_and_is_whole(folder: SuiteFolder, suite: Suite, wid
         assert number in text
     assert "deep_ensemble n=2/3" in text
     assert "[1] single: off the budget of train FLOPs" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [30, 40])
+def test_a_long_label_leaves_room_for_numbers(folder: SuiteFolder, width: int) -> None:
+    label = "a label of many words that is wider than the terminal itself"
+    suite = make_suite(methods=["single", {"name": "deep_ensemble", "label": label}])
+    suite = suite.model_copy(update={"reference": None})
+    fill(folder, suite)
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(
+        main_table_text(collect(suite, folder))
+    )
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for number in re.findall(r"\*?(\d+\.\d\d) ±", read_main(folder, suite)):
+        assert number in text
 
 
 def read_main(folder: SuiteFolder, suite: Suite) -> str:
