@@ -45,9 +45,12 @@ def make_console(*, stderr: bool = False) -> Console:
     """A console that shows texts as they are: no markup, no guessed colours, nothing cut off."""
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
     asked = os.environ.get("COLUMNS", "")
-    if not (asked.isdigit() and int(asked) > 0):
+    known = asked.isdigit() and int(asked) > 0
+    if not known and not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    elif not known and asked:
         # Some shells export 0; Rich would print nothing at all.
-        console.width = shutil.get_terminal_size().columns if console.is_terminal else PLAIN_WIDTH
+        console.width = shutil.get_terminal_size().columns
     return console
 
 

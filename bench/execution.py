@@ -164,6 +164,10 @@ def _in_process(queue: deque[RunSpec], place: Placement, observe: Observer) -> d
     return outcomes
 
 
+class _Abandoned(BaseException):
+    """The main process is gone. The run in work stays resumable; it has not failed."""
+
+
 def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -> None:
     """The life of a worker process: one run after the other, until the main process lets go."""
     # The terminal sends Ctrl-C to all processes of the group; the main one decides for all.
@@ -173,8 +177,7 @@ def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -
         try:
             pipe.send(message)
         except OSError:
-            # The main process is gone. The run stays resumable; it has not failed.
-            raise SystemExit(1) from None
+            raise _Abandoned from None
 
     try:
         worker = _Worker(place, index, workers)
@@ -184,7 +187,7 @@ def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -
             send(None)
     except UserError as error:
         send(error)
-    except (EOFError, ConnectionResetError):
+    except (EOFError, ConnectionResetError, _Abandoned):
         return
 
 

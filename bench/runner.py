@@ -95,12 +95,12 @@ def perform(
         except NotApplicable as reason:
             folder.refuse(str(reason))
             return "not applicable", str(reason)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return "failed", _keep_failure(folder, error)
         return "done", ""
 
 
-def _keep_failure(folder: RunFolder, error: Exception) -> str:
+def _keep_failure(folder: RunFolder, error: BaseException) -> str:
     """Store why a run failed; the line that says it, even when the disk takes nothing more."""
     line = f"{type(error).__name__}: {' '.join(str(error).split())}"
     try:

@@ -60,7 +60,7 @@ class Recipe(Frozen):
     augment: tuple[Literal["crop", "shift", "flip"], ...] = ("crop", "flip")
     """`crop`: zero-pad by an eighth and crop back; `shift`: by one pixel; `flip`: left to right."""
     gradient_clip: PositiveFloat | None = None
-    """Largest norm of the gradient of the whole model."""
+    """Largest norm of the gradient of the whole model, per member that the loss is a sum over."""
     precision: Literal["float32", "bfloat16"] = "float32"
     member_chunk: PositiveInt | Literal["auto"] = "auto"
     """Members trained at a time, where a method allows it; `auto` measures (speed only)."""

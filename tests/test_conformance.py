@@ -16,10 +16,11 @@ from torch.nn import functional
 
 from bench import registry
 from bench.cli.checking import render
-from bench.conformance import CheckResult, check_method, reload
+from bench.conformance import CheckResult, check_method, learning, reload
 from bench.conformance.checks import CHECKS
 from bench.conformance.measures import gap
 from bench.conformance.specimen import Specimen
+from bench.conformance.training import gradients
 from bench.method import Method
 from bench.suite import Recipe
 from bench.weights import load_tensors
@@ -96,6 +97,19 @@ def test_the_template_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for parameters in ({}, {"members": 1}, {"members": 3, "head_learning_rate": 2.0}):
         results = check_method(registry.method_class("my_idea"), parameters)
         assert {result.name: result.detail for result in results if not result.passed} == {}
+
+
+@pytest.mark.parametrize("name", ["film_ensemble", "sigma_nens"])
+def test_a_gradient_that_is_nought_on_paper_is_no_mistake(name: str) -> None:
+    """A shift that the next layer's normalisation takes out again leaves rounding behind."""
+    backbone = "timm:mobilenetv3_small_050"
+    specimen = Specimen.of(registry.method_class(name), {"members": 2}, backbone)
+    found = gradients(specimen, chunk=0, seed=1)
+    largest = max(float(value.abs().max()) for key, value in found.items() if "gradient" in key)
+    shift = found["the gradient of module.blocks.0.0.bn2.bias"]
+    assert 0 < shift.abs().max() < 1e-6 * largest
+    assert learning.every_parameter_learns(specimen).startswith("all")
+    assert learning.member_chunks(specimen) == "chunks of [1], in eval mode and in training"
 
 
 # --- methods with one mistake each --------------------------------------------------------------

@@ -15,6 +15,9 @@ from bench.training import train_step
 STEPS = 3
 """Parameters behind a scale that starts at 0 move from the second step on."""
 
+GRADIENT = "the gradient of"
+"""How the names of gradients start, among those of buffers."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -24,7 +27,7 @@ class Trained:
         model: after the steps.
         losses: one a step.
         before, after: trainable parameters.
-        reached: for each parameter, where its gradient was ever non-zero.
+        reached: for each parameter, the largest size that each part of its gradient ever had.
     """
 
     model: nn.Module
@@ -41,7 +44,7 @@ def trained(specimen: Specimen) -> Trained:
     optimizer = make_optimizer(method, network, recipe)
     free = {name: p for name, p in network.named_parameters() if p.requires_grad}
     before = {name: parameter.detach().clone() for name, parameter in free.items()}
-    reached = {name: torch.zeros_like(value, dtype=torch.bool) for name, value in before.items()}
+    reached = {name: torch.zeros_like(value) for name, value in before.items()}
     losses = []
     for step in range(STEPS):
         torch.manual_seed(step)
@@ -49,7 +52,7 @@ def trained(specimen: Specimen) -> Trained:
         losses.append(train_step(network, method, optimizer, images, labels, recipe, 0).item())
         for name, parameter in free.items():
             if parameter.grad is not None:
-                reached[name] |= parameter.grad != 0
+                reached[name] = torch.maximum(reached[name], parameter.grad.abs())
     after = {name: parameter.detach().clone() for name, parameter in free.items()}
     return Trained(network, losses, before, after, reached)
 
@@ -68,7 +71,7 @@ def gradients(specimen: Specimen, chunk: int, seed: int) -> dict[str, Tensor]:
     recipe = specimen.spec.recipe
     train_step(network, specimen.method, still, specimen.images, specimen.labels, recipe, chunk)
     found = {
-        f"the gradient of {name}": parameter.grad
+        f"{GRADIENT} {name}": parameter.grad
         for name, parameter in network.named_parameters()
         if parameter.grad is not None
     }

@@ -233,7 +233,13 @@ def load_task(spec: TaskSpec, data: Path) -> Task:
     """
     spec = check_task(spec)
     options = json.dumps(spec.options, sort_keys=True)
-    return _load(spec.name, options, data.expanduser().resolve())
+    folder = data.expanduser().resolve()
+    try:
+        return _load(spec.name, options, folder)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        place = error.filename or folder
+        raise UserError(f"task {spec.name}: {place}: can't be read: {reason}") from error
 
 
 # Two, since runs go through a suite task by task and a task may fill much of the memory.

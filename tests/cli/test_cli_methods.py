@@ -81,7 +81,7 @@ def test_hyper_parameters_are_listed_with_defaults_and_bounds(
     block = out[out.index("batch_ensemble") : out.index("deep_ensemble")]
     lines = [line.strip() for line in block.splitlines()[1:]]
     assert lines[0] == "members = 4 (int, > 0): M"
-    assert any(line.startswith("batch = repeat (repeat | split): ") for line in lines)
+    assert any(line.startswith("batch = split (repeat | split): ") for line in lines)
     assert any(line.startswith("std = 0.5 (float, ≥ 0): ") for line in lines)
 
 

@@ -141,3 +141,12 @@ def test_a_split_refuses_other_types():
         Split(torch.zeros(2, 1, 2, 2, dtype=torch.uint8), torch.zeros(2))
     with pytest.raises(ValueError, match="int64"):
         split([0, 1]).__class__(split([0, 1]).inputs, torch.zeros(3, dtype=torch.int64))
+
+
+def test_data_that_cannot_be_read_are_a_persons_mistake(tmp_path, monkeypatch):
+    def closed(*_):
+        raise PermissionError(13, "Permission denied", "secret/data_batch_1")
+
+    monkeypatch.setattr("bench.data.cifar.load", closed)
+    with pytest.raises(UserError, match=r"task cifar10: secret/data_batch_1: can't be read: Perm"):
+        load_task(TaskSpec(name="cifar10"), tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench import registry
 from bench.execution import Event, Placement, execute
 from bench.store import SuiteFolder, file_digest, read_json, write_json
 from bench.suite import load_suite
@@ -263,17 +264,21 @@ from baselines.single import Single
 
 class Broken(Single):
     name: ClassVar[str] = "broken"
-    where: Literal["build", "loss", "forward", "supports", "members", "classes"] = "build"
+    where: Literal["build", "loss", "forward", "supports", "members", "classes", "exit"] = "build"
 
     def build(self, backbone, num_classes):
         if self.where == "build":
             raise ValueError("no way to build")
+        if self.where == "exit":
+            raise SystemExit("it has had enough")
         model = super().build(backbone, num_classes)
         if self.where == "forward":
             model.register_forward_pre_hook(refuse_evaluation)
         if self.where in ("members", "classes"):
             dim = 1 if self.where == "members" else 2
-            model.register_forward_hook(lambda m, x, y: y if m.training else y.repeat_interleave(2, dim))
+            model.register_forward_hook(
+                lambda m, x, y: y if m.training else y.repeat_interleave(2, dim)
+            )
         return model
 
     def loss(self, model, logits, target):
@@ -290,13 +295,12 @@ def refuse_evaluation(module, inputs):
 """
 
 
-def test_failures_are_kept_and_the_matrix_goes_on(tmp_path):
+def test_failures_are_kept_and_the_matrix_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_plugins", {})
     plugin = tmp_path / "broken.py"
     plugin.write_text(PLUGIN)
-    from bench.registry import load_plugin
-
-    load_plugin(plugin)
-    grid = {"where": ["build", "loss", "forward", "supports", "members", "classes"]}
+    registry.load_plugin(plugin)
+    grid = {"where": ["build", "loss", "forward", "supports", "members", "classes", "exit"]}
     path = write_suite(tmp_path, methods=[{"name": "broken", "grid": grid}, "single"])
     runs = load_suite(str(path)).runs()
     outcomes = execute(runs, placement(tmp_path / "results", plugins=(plugin,)), lambda event: None)
@@ -308,11 +312,12 @@ def test_failures_are_kept_and_the_matrix_goes_on(tmp_path):
         "loss": ("failed", "ZeroDivisionError: no way to learn"),
         "forward": ("failed", "RuntimeError: no way to predict"),
         "supports": ("not applicable", "it has no wings"),
+        "exit": ("failed", "SystemExit: it has had enough"),
         "members": ("failed", wrong.format("[2, 2, 8]")),
         "classes": ("failed", wrong.format("[2, 1, 16]")),
         "single": ("done", ""),
     }
-    assert sorted(outcomes.values()) == ["done", *["failed"] * 5, "not applicable"]
+    assert sorted(outcomes.values()) == ["done", *["failed"] * 6, "not applicable"]
     failed = folder.run(runs[1]).path / "failure.json"
     assert "ZeroDivisionError" in read_json(failed)["traceback"]
 
