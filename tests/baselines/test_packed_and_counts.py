@@ -32,7 +32,8 @@ def count(network: nn.Module) -> int:
 
 def packed(name: str = "resnet8", classes: int = 5, shape=SHAPE, **options) -> nn.Module:
     torch.manual_seed(0)
-    return PackedEnsemble(**{"gamma": 1, **options}).build(create_backbone(name, classes, shape), classes)
+    method = PackedEnsemble(**{"gamma": 1, **options})
+    return method.build(create_backbone(name, classes, shape), classes)
 
 
 # --- sizes ---------------------------------------------------------------------------------------
