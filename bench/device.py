@@ -37,8 +37,9 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        # Fails where there is no such device, or one without values, such as `meta`.
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         line = str(error).splitlines()[0]
         raise UserError(f"--device {name}: can't be used here: {line}") from None
     return device

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from bench.figures import Drawing, drawings
+from bench.files import Damaged, read_json, write_text
 from bench.metrics.definitions import DEFINITIONS
-from bench.store import Damaged, read_json, write_text
 from bench.tables import Cell, Collection, Table, Tables, build_tables
 from bench.tables.collection import budget_words
 from bench.tables.columns import metric

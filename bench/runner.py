@@ -19,19 +19,12 @@ from bench.data.task import Task
 from bench.device import device_name, environment, peak_memory, reset_peak_memory
 from bench.errors import NotApplicable
 from bench.evaluation import Evaluator
+from bench.files import Damaged, read_json, stored_value, write_json, write_records
 from bench.method import Method
 from bench.metrics.summary import summarise
 from bench.planning import build_network, inference_flops, make_plan
 from bench.registry import method_class
-from bench.store import (
-    Damaged,
-    Progress,
-    RunFolder,
-    read_json,
-    stored_value,
-    write_json,
-    write_records,
-)
+from bench.store import Progress, RunFolder
 from bench.suite import RunSpec
 from bench.training import Session, Tick, train
 from bench.weights import load_tensors, save_tensors

@@ -17,6 +17,7 @@ from bench.budget import Plan
 from bench.data.augment import augment
 from bench.data.task import Task
 from bench.device import now
+from bench.files import Damaged
 from bench.method import Method
 from bench.optimise import (
     make_optimizer,
@@ -26,7 +27,6 @@ from bench.optimise import (
     set_learning_rate,
 )
 from bench.seeding import derive_seed
-from bench.store import Damaged
 from bench.suite import Recipe
 from bench.weights import load_tensors, save_tensors
 
@@ -315,7 +315,14 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
         session.note(f"{damage}: network {session.network} starts anew")
         return _State()
     weights = {key[6:]: value for key, value in tensors.items() if key.startswith("model.")}
-    session.model.load_state_dict(weights)
+    try:
+        session.model.load_state_dict(weights)
+    except RuntimeError as error:
+        line = str(error).splitlines()[0]
+        session.note(
+            f"{session.checkpoint}: other weights than the model has ({line}): starts anew"
+        )
+        return _State()
     restore_optimizer(
         optimizer, {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
     )

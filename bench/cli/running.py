@@ -21,7 +21,7 @@ from bench.cli.options import (
 )
 from bench.data.catalogue import load_task
 from bench.errors import UserError, unknown
-from bench.store import Damaged
+from bench.files import Damaged
 from bench.suite import RunSpec
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bench.figures import plots
 from bench.figures.styles import RC, Style, method_styles
-from bench.store import write_bytes
+from bench.files import write_bytes
 from bench.tables.collection import Collection, Group
 from bench.tables.layout import file_names
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.figures.styles import WIDTH, Style, words
+from bench.files import read_records
 from bench.metrics.calibration import Bins, reliability_bins
-from bench.store import read_records
 from bench.tables.collection import Collection, Group, MethodRuns
 from bench.tables.scores import PREFIXES, Score, lookup, mean_and_std, score
 

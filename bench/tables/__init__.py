@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.store import write_text
+from bench.files import write_text
 from bench.tables.collection import Collection, Entry, Group, MethodRuns, collect, header
 from bench.tables.contents import BUILDERS
 from bench.tables.differences import Difference, difference_table, differences

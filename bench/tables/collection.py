@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bench.store import Damaged, RunFolder, State, SuiteFolder, file_digest
+from bench.files import Damaged, file_digest
+from bench.store import RunFolder, State, SuiteFolder
 from bench.suite import Budget, RunSpec, Suite, TaskSpec
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.files import read_records
 from bench.metrics.definitions import DEFINITIONS
-from bench.store import read_records
 from bench.tables.collection import Collection, Entry, Group, MethodRuns
 from bench.tables.columns import decimals, metric
 from bench.tables.layout import Cell, Table

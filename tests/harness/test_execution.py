@@ -11,7 +11,8 @@ import yaml
 
 from bench import registry
 from bench.execution import Event, Placement, execute
-from bench.store import SuiteFolder, file_digest, read_json, write_json
+from bench.files import file_digest, read_json, write_json
+from bench.store import SuiteFolder
 from bench.suite import load_suite
 from bench.weights import load_tensors, save_tensors
 

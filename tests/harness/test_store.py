@@ -9,17 +9,8 @@ import pytest
 import torch
 
 from bench.errors import UserError
-from bench.store import (
-    Busy,
-    Damaged,
-    Progress,
-    RunFolder,
-    read_json,
-    read_records,
-    write_bytes,
-    write_json,
-    write_records,
-)
+from bench.files import Damaged, read_json, read_records, write_bytes, write_json, write_records
+from bench.store import Busy, Progress, RunFolder
 from bench.suite import load_suite
 from bench.weights import load_tensors, save_tensors
 
@@ -170,7 +161,7 @@ def test_verification_names_the_records(folder, fault):
 def _hold(folder, ready):
     with folder.lock():
         ready.set()
-        time.sleep(60)
+        time.sleep(600)
 
 
 def test_lock_excludes_and_dies_with_its_process(folder):
@@ -178,7 +169,7 @@ def test_lock_excludes_and_dies_with_its_process(folder):
     ready = context.Event()
     process = context.Process(target=_hold, args=(folder, ready))
     process.start()
-    assert ready.wait(60)
+    assert ready.wait(300)
     with pytest.raises(Busy, match="another process"), folder.lock(patience=0.1):
         pass
     assert folder.is_locked()

@@ -324,3 +324,15 @@ def test_optimizer_state_round_trip(name):
         step(model, optimizer, 2)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_checkpoint_of_another_model_is_named_and_the_network_starts_anew(tmp_path):
+    with pytest.raises(Killed):
+        train(session(tmp_path, kill_at(20), seconds=0))
+    job = session(tmp_path)
+    job.model = nn.Sequential(job.model, nn.Identity())
+    notes, started = [], []
+    job.note, job.resumed = notes.append, started.append
+    train(job)
+    assert started == [0]
+    assert "network-0.safetensors: other weights" in notes[0]

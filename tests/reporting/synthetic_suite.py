@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from bench.files import write_records
 from bench.metrics.calibration import classwise_bins
 from bench.metrics.records import log_mean_probabilities, sample_records
 from bench.metrics.summary import summarise
-from bench.store import SuiteFolder, write_records
+from bench.store import SuiteFolder
 from bench.suite import RunSpec, Suite
 
 CLASSES = 5

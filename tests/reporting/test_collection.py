@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from synthetic_suite import COST, TASK, finish, make_suite
 
-from bench.store import SuiteFolder, write_json
+from bench.files import write_json
+from bench.store import SuiteFolder
 from bench.suite import Budget, Suite, TaskSpec
 from bench.tables import collect
 from bench.tables.collection import budget_words, header, task_labels

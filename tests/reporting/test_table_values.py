@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_suite import finish, make_suite
 
-from bench.store import SuiteFolder, write_records
+from bench.files import write_records
+from bench.store import SuiteFolder
 from bench.suite import RunSpec, Suite
 from bench.tables import Cell, Table, build_tables, collect
 from bench.tables.columns import metric
