@@ -319,9 +319,7 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
         session.model.load_state_dict(weights)
     except RuntimeError as error:
         line = str(error).splitlines()[0]
-        session.note(
-            f"{session.checkpoint}: other weights than the model has ({line}): starts anew"
-        )
+        session.note(f"{session.checkpoint}: of another model ({line}): starts anew")
         return _State()
     restore_optimizer(
         optimizer, {key: value for key, value in tensors.items() if key.startswith("optimizer.")}

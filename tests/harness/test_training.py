@@ -335,4 +335,4 @@ def test_a_checkpoint_of_another_model_is_named_and_the_network_starts_anew(tmp_
     job.note, job.resumed = notes.append, started.append
     train(job)
     assert started == [0]
-    assert "network-0.safetensors: other weights" in notes[0]
+    assert "network-0.safetensors: of another model" in notes[0]
