@@ -38,7 +38,8 @@ def method_class(name: str) -> type[Method]:
     if name in _plugins:
         return _plugins[name]
     if name not in _installed():
-        raise unknown("method", name, method_names())
+        error = unknown("method", name, method_names())
+        raise UserError(f"{error}; a method in a file of its own needs --plugin FILE")
     point = _installed()[name]
     try:
         found = point.load()
@@ -48,6 +49,14 @@ def method_class(name: str) -> type[Method]:
             f"method {name!r} ({point.value}) can't be loaded: {type(error).__name__}: {line}"
         ) from error
     return _checked(found, f"entry point {point.value}")
+
+
+def source_digest(name: str) -> str | None:
+    """What identifies the text of a plug-in's method; None for a method of an installed package."""
+    if name not in _plugins:
+        return None
+    path = inspect.getsourcefile(_plugins[name])
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
 
 
 def load_plugin(path: Path) -> list[str]:

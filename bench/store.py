@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -218,6 +218,13 @@ class SuiteFolder:
     def run(self, spec: RunSpec) -> RunFolder:
         """The folder of one run."""
         return RunFolder(self.path / "runs" / spec.id, spec)
+
+    def others(self, specs: Iterable[RunSpec]) -> int:
+        """How many runs lie here that are none of these: made with other settings."""
+        names = {spec.id for spec in specs}
+        runs = self.path / "runs"
+        found = runs.iterdir() if runs.is_dir() else iter(())
+        return sum(path.name not in names for path in found)
 
     @property
     def tables(self) -> Path:

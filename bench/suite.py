@@ -27,7 +27,7 @@ from pydantic import (
 from bench.backbones import check_backbone_name
 from bench.data.catalogue import check_task
 from bench.errors import UserError, complaint, unknown, validation_line
-from bench.registry import method_class
+from bench.registry import method_class, source_digest
 from bench.yaml_text import read_setting, read_yaml
 
 FORMAT = 1
@@ -118,12 +118,18 @@ class RunSpec(Frozen):
     recipe: Recipe
     budget: Budget
     evaluation: Evaluation
+    source: str | None = None
+    """Digest of the plug-in file of the method: another text is another run."""
     label: str = ""
 
     @property
     def identity(self) -> dict[str, Any]:
         """What makes the run this run, as plain JSON values."""
-        return {"format": FORMAT, **self.model_dump(mode="json", exclude={"label"})}
+        return {"format": FORMAT, **self.model_dump(mode="json", exclude=self._left_out)}
+
+    @property
+    def _left_out(self) -> set[str]:
+        return {"label"} if self.source else {"label", "source"}
 
     @property
     def id(self) -> str:
@@ -182,6 +188,7 @@ class Suite(Frozen):
                 recipe=self.recipe,
                 budget=self.budget,
                 evaluation=self.evaluation,
+                source=source_digest(method),
                 label=label,
             )
             twin = runs.setdefault(run.id, run)

@@ -12,6 +12,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from sigma_nens.context import UnsupportedModuleError
 from sigma_nens.kinds import is_normalisation, mixes_samples, norm_kind
+from sigma_nens.member_norm import MemberNorm
 
 Select = Callable[[str, nn.Module], bool]
 
@@ -210,6 +211,8 @@ def _norm_obstacle(norm: nn.Module) -> str | None:
     """Why a normalisation layer can't be given members, or None."""
     if isinstance(norm, nn.SyncBatchNorm):
         return "it pools all members' statistics: use BatchNorm, and synchronise nothing"
+    if isinstance(norm, MemberNorm):
+        return "it has members already: the network belongs to an ensemble (ensemble.member(0)?)"
     if norm_kind(norm) is None:
         hint = "" if mixes_samples(norm) else "; leave it shared by all members with select=..."
         return f"a normalisation layer of an unknown type can't be given members{hint}"

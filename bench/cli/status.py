@@ -54,6 +54,8 @@ def status(
     console = make_console()
     console.print(_grid(collection))
     console.print(f"{collection.suite.name}: {_counts(collection)}")
+    if others := asked.folder.others(entry.spec for entry in collection.entries):
+        console.print(f"beside {others} with other settings: repeat their --set to see them")
 
 
 def _content(collection: Collection) -> dict[str, Any]:

@@ -89,8 +89,11 @@ def _collected(asked: Request) -> Collection:
 
     collection = collect(asked.suite, asked.folder, asked.asked)
     if all(entry.state == "not run" for entry in collection.entries):
+        others = asked.folder.others(entry.spec for entry in collection.entries)
+        remedy = "repeat their --set" if others else "name another folder with --results"
+        found = f"only {others} with other settings" if others else "no run of it"
         raise UserError(
-            f"suite {asked.suite.name}: no run of it is in {asked.folder.path}: "
-            f"start with `sigma-bench run {asked.asked}`, or name another folder with --results"
+            f"suite {asked.suite.name}: {found} in {asked.folder.path}: "
+            f"start with `sigma-bench run {asked.asked}`, or {remedy}"
         )
     return collection
