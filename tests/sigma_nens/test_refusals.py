@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: nn.utils.parametrizations.weight_norm(nn.LayerNorm((8, 8))),
         "unknown type",
     ),
-    "SigmaNorm": (lambda: SigmaNorm(nn.LayerNorm(8), 2), "unknown type"),
+    "SigmaNorm": (lambda: SigmaNorm(nn.LayerNorm(8), 2), "members already"),
 }
 
 
