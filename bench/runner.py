@@ -160,10 +160,9 @@ class _Run:
         try:
             return _stored_plan(path)
         except FileNotFoundError:
-            pass
+            self.report.stage("planning")
         except Damaged as damage:
             self.report.note(f"{damage}: planning anew")
-        self.report.stage("planning")
         plan = make_plan(self.spec, self.method, self.task, self._network(0), self.options.device)
         write_json(path, vars(plan))
         return plan
