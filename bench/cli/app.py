@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -98,6 +99,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _show_what_can_be_shown()
     try:
         code = get_command(app).main(words, prog_name="sigma-bench", standalone_mode=False)
+        sys.stdout.flush()
     except UserError as error:
         return _refuse(str(error))
     except _UsageError as error:
@@ -109,6 +111,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.strerror is None:
             raise
+        _drop_what_cannot_be_written()
         return _refuse(f"{error.filename or 'input or output'}: {error.strerror}")
     return code if isinstance(code, int) else 0
 
@@ -118,6 +121,14 @@ def _show_what_can_be_shown() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Where output takes nothing more, send the rest nowhere: Python would try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(message: str) -> int:

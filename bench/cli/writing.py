@@ -91,7 +91,7 @@ def _collected(asked: Request) -> Collection:
     if all(entry.state == "not run" for entry in collection.entries):
         others = asked.folder.others(entry.spec for entry in collection.entries)
         remedy = "repeat their --set" if others else "name another folder with --results"
-        found = f"only {others} with other settings" if others else "no run of it"
+        found = f"only {others} runs with other settings are" if others else "no run of it is"
         raise UserError(
             f"suite {asked.suite.name}: {found} in {asked.folder.path}: "
             f"start with `sigma-bench run {asked.asked}`, or {remedy}"

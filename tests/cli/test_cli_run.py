@@ -263,6 +263,8 @@ def test_ctrl_c_says_how_to_go_on(workers: str, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that starts this in the background has its children ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("results/tiny/runs/*/progress.jsonl")):
