@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import resource
 import subprocess
@@ -25,6 +24,13 @@ PACKAGES = (
     "numpy",
     "scikit-learn",
 )
+
+CLEAR = Path("/proc/self/clear_refs")
+"""Linux: a 5 written here sets the peak of resident memory to what is resident now."""
+
+STATUS = Path("/proc/self/status")
+SLACK = 16 * 2**20
+"""Bytes by which two looks at a process's memory may differ."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -62,25 +68,44 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring the peak anew."""
+def reset_peak_memory(device: torch.device) -> bool:
+    """Start measuring the peak anew.
+
+    Returns:
+        whether the peak can be forgotten here. Where the system keeps it for the whole life of a
+        process, later figures would hold what was done before.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif os.access("/proc/self/clear_refs", os.W_OK):
-        Path("/proc/self/clear_refs").write_text("5")
+        return True
+    try:
+        CLEAR.write_text("5")
+    except OSError:
+        return False
+    # Some systems take the word and do nothing.
+    size = _status("VmRSS")
+    return size is not None and (_status("VmHWM") or 0) <= size + SLACK
 
 
 def peak_memory(device: torch.device) -> int:
     """Bytes: allocated on a GPU; resident in this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    peak = _status("VmHWM")
+    if peak is not None:
+        return peak
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def _status(name: str) -> int | None:
+    """Bytes that Linux states for this process, or None elsewhere."""
+    if not STATUS.exists():
+        return None
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 def environment(device: torch.device) -> dict[str, Any]:

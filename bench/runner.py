@@ -116,7 +116,7 @@ class _Run:
         self.progress = Progress(self.folder.path / "progress.jsonl")
 
     def perform(self) -> None:
-        reset_peak_memory(self.options.device)
+        fresh = reset_peak_memory(self.options.device)
         plan = self._plan()
         model, seconds = self._trained(plan)
         self._check_answer(model)
@@ -139,7 +139,8 @@ class _Run:
             }
         )
         cost["inference_images_per_second"] = evaluated.images_per_second
-        cost["peak_memory_bytes"] = peak_memory(self.options.device)
+        if fresh:
+            cost["peak_memory_bytes"] = peak_memory(self.options.device)
         facts = _task_facts(self.task)
         self.folder.finish({"task": facts, **scores, "cost": cost}, list(evaluated.records))
 
