@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bench.errors import UserError, unknown
 
@@ -56,7 +57,33 @@ def check_backbone_name(name: str) -> None:
         _check_timm_name(name)
 
 
-def create_backbone(name: str, num_classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
+def architecture(name: str) -> str:
+    """The name without its weights."""
+    return name.partition("@")[0]
+
+
+def is_pretrained(name: str) -> bool:
+    """Whether the name asks for pretrained weights: ``NAME@pretrained`` or ``NAME@FILE``."""
+    return "@" in name
+
+
+def pixel_normalisation(
+    name: str, data: Path
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and standard deviation that pretrained weights want pixels normalised with, or None."""
+    return None
+
+
+def text_tokenizer(name: str, data: Path) -> Any:
+    """What cuts texts into the tokens of a backbone."""
+    raise UserError(
+        f"backbone {name}: takes images, not texts: choose one of Hugging Face, hf:NAME"
+    )
+
+
+def create_backbone(
+    name: str, num_classes: int, input_shape: tuple[int, ...], data: Path | None = None
+) -> nn.Module:
     """Make an untrained network; its weights are drawn from torch's global generator.
 
     The CIFAR networks are torch-uncertainty's: convolutions without bias, no dropout. `resnet8` is
@@ -68,6 +95,7 @@ def create_backbone(name: str, num_classes: int, input_shape: tuple[int, int, in
         name: one of `backbone_names`.
         num_classes: K, at least 1.
         input_shape: channels, height and width of one image.
+        data: the data folder, where files of pretrained weights lie.
 
     Returns:
         a module in training mode, ``[B, C, H, W] -> logits [B, K]``.
@@ -140,7 +168,7 @@ def _check_timm_name(name: str) -> None:
     raise UserError(f"unknown backbone {name!r}: timm {timm.__version__} has no such model: {hint}")
 
 
-def _timm_model(name: str, num_classes: int, input_shape: tuple[int, int, int]) -> nn.Module:
+def _timm_model(name: str, num_classes: int, input_shape: tuple[int, ...]) -> nn.Module:
     import timm
 
     _check_timm_name(name)
@@ -159,7 +187,7 @@ def _timm_model(name: str, num_classes: int, input_shape: tuple[int, int, int]) 
     return network
 
 
-def _check_sizes(name: str, num_classes: int, input_shape: tuple[int, int, int]) -> None:
+def _check_sizes(name: str, num_classes: int, input_shape: tuple[int, ...]) -> None:
     if num_classes < 1:
         raise UserError(f"backbone {name}: num_classes must be at least 1, not {num_classes}")
     if len(input_shape) != 3 or min(input_shape) < 1:
@@ -170,7 +198,7 @@ def _check_sizes(name: str, num_classes: int, input_shape: tuple[int, int, int])
 
 
 def _check_images(
-    name: str, network: nn.Module, num_classes: int, input_shape: tuple[int, int, int]
+    name: str, network: nn.Module, num_classes: int, input_shape: tuple[int, ...]
 ) -> None:
     """Try the network on blank images: one whose stages shrink to nothing fails or gives NaN."""
     import torch
@@ -186,7 +214,7 @@ def _check_images(
         raise UserError(_refusal(name, input_shape, found))
 
 
-def _refusal(name: str, input_shape: tuple[int, int, int], reason: object) -> str:
+def _refusal(name: str, input_shape: tuple[int, ...], reason: object) -> str:
     shape = "x".join(str(size) for size in input_shape)
     line = " ".join(str(reason).split())
     return f"backbone {name} can't take images of {shape}: {line}"

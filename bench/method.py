@@ -52,6 +52,22 @@ class Method(BaseModel):
             member: ``[B, 1, K]``.
         """
 
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """Make the model from a backbone that has pretrained weights; by default as `build` does.
+
+        What the weights know must be kept: a method that would draw them anew, or start from
+        another function, overrides this.
+
+        Args:
+            backbone: as for `build`, with pretrained weights; its head is pretrained as well where
+                its classes are the task's, else fresh.
+            num_classes: K.
+
+        Raises:
+            NotApplicable: the method can't keep the weights; the message is the reason.
+        """
+        return self.build(backbone, num_classes)
+
     def loss(self, model: nn.Module, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of a batch: the sum over members of the mean cross-entropy.
 
@@ -78,6 +94,14 @@ class Method(BaseModel):
         A group may carry ``lr`` and ``weight_decay`` of its own; the schedule scales every ``lr``.
         """
         return [{"params": [p for p in model.parameters() if p.requires_grad]}]
+
+    def facts(self, model: nn.Module) -> dict[str, Any]:
+        """What can be said of a trained model beside its scores, stored with the run.
+
+        Returns:
+            plain JSON values: numbers, words, lists and mappings.
+        """
+        return {}
 
     def supports(self, backbone: nn.Module) -> str | None:
         """Why this method can't treat that backbone, or None when it can."""

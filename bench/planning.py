@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import statistics
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from bench.backbones import create_backbone
+from bench.backbones import architecture, create_backbone, is_pretrained
 from bench.budget import Plan, plan_steps
 from bench.combine import OneMember
 from bench.data.task import Task
@@ -26,22 +27,37 @@ TIMED_STEPS = 5
 """Steps whose median is the step time, after as many for warm-up."""
 
 
-def build_network(spec: RunSpec, method: Method, task: Task, index: int) -> nn.Module:
-    """Network `index` of a run, fresh; the same backbone for every method of the same seed.
+def build_network(
+    spec: RunSpec, method: Method, task: Task, index: int, data: Path | None = None
+) -> nn.Module:
+    """Network `index` of a run, before training; the same backbone for every method of a seed.
+
+    Args:
+        spec: the run.
+        method: its method.
+        task: its data.
+        index: among the networks that the method trains apart.
+        data: the data folder, where files of pretrained weights lie.
 
     Raises:
         NotApplicable: the method can't treat the backbone.
     """
     torch.manual_seed(derive_seed(spec.seed, "init", index))
-    network = create_backbone(spec.backbone, task.num_classes, task.input_shape)
+    network = create_backbone(spec.backbone, task.num_classes, task.input_shape, data)
     reason = method.supports(network)
     if reason is not None:
         raise NotApplicable(reason)
-    return method.build(network, task.num_classes)
+    make = method.convert if is_pretrained(spec.backbone) else method.build
+    return make(network, task.num_classes)
 
 
 def make_plan(
-    spec: RunSpec, method: Method, task: Task, model: nn.Module, device: torch.device
+    spec: RunSpec,
+    method: Method,
+    task: Task,
+    model: nn.Module,
+    device: torch.device,
+    data: Path | None = None,
 ) -> Plan:
     """How many steps the budget buys, and in which chunks of members they are taken."""
     recipe = spec.recipe
@@ -49,7 +65,7 @@ def make_plan(
     if method.separable and not method.independent and method.members > 1:
         chunk = choose_chunk(model, method, task, spec, device)
     step_flops = training_flops(model, method, task, spec)
-    single = create_backbone(spec.backbone, task.num_classes, task.input_shape)
+    single = create_backbone(architecture(spec.backbone), task.num_classes, task.input_shape, data)
     single_model = OneMember(single)
     reference = _PlainSingle()
     if spec.budget.match == "device_seconds":

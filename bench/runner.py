@@ -74,7 +74,7 @@ def perform(
         UserError: data are missing or unreadable; nothing has been written then.
         bench.store.Busy: another process works on this run.
     """
-    task = load_task(spec.task, options.data)
+    task = load_task(spec.task, options.data, spec.backbone)
     with folder.lock():
         try:
             if folder.verify():
@@ -141,11 +141,16 @@ class _Run:
         cost["inference_images_per_second"] = evaluated.images_per_second
         if fresh:
             cost["peak_memory_bytes"] = peak_memory(self.options.device)
-        facts = _task_facts(self.task)
-        self.folder.finish({"task": facts, **scores, "cost": cost}, list(evaluated.records))
+        metrics = {
+            "task": _task_facts(self.task),
+            **scores,
+            "cost": cost,
+            "method": self.method.facts(model),
+        }
+        self.folder.finish(metrics, list(evaluated.records))
 
     def _network(self, index: int) -> nn.Module:
-        return build_network(self.spec, self.method, self.task, index)
+        return build_network(self.spec, self.method, self.task, index, self.options.data)
 
     def _assemble(self, networks: list[nn.Module]) -> nn.Module:
         model = IndependentMembers(networks) if self.method.independent else networks[0]
@@ -164,7 +169,14 @@ class _Run:
             self.report.stage("planning")
         except Damaged as damage:
             self.report.note(f"{damage}: planning anew")
-        plan = make_plan(self.spec, self.method, self.task, self._network(0), self.options.device)
+        plan = make_plan(
+            self.spec,
+            self.method,
+            self.task,
+            self._network(0),
+            self.options.device,
+            self.options.data,
+        )
         write_json(path, vars(plan))
         return plan
 

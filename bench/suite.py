@@ -156,6 +156,8 @@ class Suite(Frozen):
     evaluation: Evaluation = Evaluation()
     reference: str | None = None
     """Label of the method that paired differences refer to; by default the first with members."""
+    scale: str | None = None
+    """Which of the scales in the file this is; results of two scales lie apart."""
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -254,11 +256,16 @@ def shipped_suites() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
+def load_suite(name: str, overrides: tuple[str, ...] = (), scale: str | None = None) -> Suite:
     """Read a suite that ships (by name) or a YAML file (by path).
+
+    A file may hold a suite at several scales: ``scales`` maps names to what differs there, and
+    ``scale`` is the one that is meant when none is asked for. A mapping in it is merged into the
+    suite's, anything else takes the place of the suite's. The suite is then called NAME-SCALE.
 
     Args:
         name: such as ``digits`` or ``my/suite.yaml``.
+        scale: one of the file's ``scales``, such as ``tiny``; None for its default.
         overrides: ``key=value`` with dots for depth (``budget.epochs=5``); values are YAML.
 
     Raises:
@@ -282,6 +289,7 @@ def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
         raise UserError(
             f"suite {path}: must be a mapping with the keys {', '.join(Suite.model_fields)}"
         )
+    content = _at_scale(content, scale, f"suite {path}")
     for override in overrides:
         _apply(content, override)
     try:
@@ -290,6 +298,48 @@ def load_suite(name: str, overrides: tuple[str, ...] = ()) -> Suite:
         raise validation_line(f"suite {path}", error, _fields_at(error)) from None
     suite.runs()
     return suite
+
+
+def _at_scale(content: dict[str, Any], asked: str | None, place: str) -> dict[str, Any]:
+    """The content of a suite at one of its scales.
+
+    Raises:
+        UserError: there is no such scale, or ``scales`` is no mapping of mappings.
+    """
+    scales = content.pop("scales", None)
+    if scales is None:
+        if asked is not None:
+            raise UserError(f"--scale {asked}: {place} has no `scales`: leave --scale out")
+        return content
+    if not isinstance(scales, dict) or not all(
+        isinstance(name, str) and isinstance(part, dict) for name, part in scales.items()
+    ):
+        raise UserError(f"{place}: scales: must map names to what differs there")
+    default = content.pop("scale", None)
+    if default is None and asked is None:
+        raise UserError(f"{place}: `scale` must name the default among {', '.join(scales)}")
+    chosen = str(default if asked is None else asked)
+    if chosen not in scales:
+        raise unknown("scale" if asked else f"`scale` of {place}", chosen, scales)
+    merged = _merged(content, scales[chosen])
+    return {**merged, "name": f"{merged.get('name')}-{chosen}", "scale": chosen}
+
+
+def scales_of(name: str) -> tuple[str, ...]:
+    """The scales of a suite that ships, the default first; none for a suite without."""
+    content = read_yaml(shipped_suites()[name].read_text(encoding="utf-8"))
+    default = content.get("scale")
+    return tuple(sorted(content.get("scales", ()), key=lambda scale: scale != default))
+
+
+def _merged(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+    """The overlay's values over the base's, mappings key by key."""
+    merged = dict(base)
+    for key, value in overlay.items():
+        old = base.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = _merged(base[key], value) if both else value
+    return merged
 
 
 def _apply(content: dict[str, Any], override: str) -> None:

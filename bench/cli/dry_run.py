@@ -86,15 +86,15 @@ def _rows(asked: Request, runs: list[RunSpec], data: Path, device: torch.device)
 
 def _row(runs: list[RunSpec], done: int, data: Path, device: torch.device) -> Row:
     spec = runs[0]
-    task = load_task(spec.task, data)
+    task = load_task(spec.task, data, spec.backbone)
     method = method_class(spec.method)(**spec.parameters)
     if spec.budget.match != "device_seconds":
         # The chunk changes the speed alone, so there is no need to measure one.
         recipe = spec.recipe.model_copy(update={"member_chunk": method.members})
         spec = spec.model_copy(update={"recipe": recipe})
     try:
-        network = build_network(spec, method, task, 0)
-        plan = make_plan(spec, method, task, network, device)
+        network = build_network(spec, method, task, 0, data)
+        plan = make_plan(spec, method, task, network, device, data)
     except NotApplicable as reason:
         return Row(runs, done, None, 0, str(reason))
     parameters = sum(parameter.numel() for parameter in network.parameters())

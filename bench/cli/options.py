@@ -30,6 +30,15 @@ Settings = Annotated[
         help="Change a value of the suite, such as budget.epochs=5; may be given several times.",
     ),
 ]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale",
+        metavar="NAME",
+        help="One of the suite's scales, such as tiny, lab or paper; by default the suite's own.",
+        show_default=False,
+    ),
+]
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="The folder of all results.")
 ]
@@ -63,7 +72,11 @@ class Request:
 
 
 def request(
-    name: str, settings: list[str] | None, results: Path, plugins: list[Path] | None
+    name: str,
+    settings: list[str] | None,
+    results: Path,
+    plugins: list[Path] | None,
+    scale: str | None = None,
 ) -> Request:
     """Load what the shared options describe; nothing is written.
 
@@ -75,8 +88,10 @@ def request(
     check_folder("--results", results)
     for file in files:
         load_plugin(file)
-    suite = load_suite(name, changes)
+    suite = load_suite(name, changes, scale)
     asked = [name]
+    if scale is not None:
+        asked += ["--scale", scale]
     for change in changes:
         asked += ["--set", change]
     if results != DEFAULT_RESULTS:

@@ -14,6 +14,7 @@ from bench.cli.options import (
     Plugins,
     Request,
     Results,
+    Scale,
     Settings,
     SuiteName,
     check_folder,
@@ -33,6 +34,7 @@ INTERRUPTED = 130
 
 def run_suite(
     suite: SuiteName,
+    scale: Scale = None,
     methods: Annotated[
         list[str] | None,
         typer.Option("--method", metavar="NAME", help="Only runs of this method or label."),
@@ -70,7 +72,7 @@ def run_suite(
     Example: sigma-bench run digits --method sigma_nens --set budget.epochs=5
     """
     check_folder("--data", data)
-    asked = request(suite, settings, results, plugins)
+    asked = request(suite, settings, results, plugins, scale)
     chosen = choose_runs(asked, methods or [], seeds or [])
     from bench.console import make_console
 
@@ -142,10 +144,10 @@ def check_sources(runs: list[RunSpec], data: Path) -> None:
 
         for backbone in sorted(backbones):
             check_backbone_name(backbone)
-    tasks = {run.task.model_dump_json(): run.task for run in runs}
-    if len(tasks) > 1:
-        for task in tasks.values():
-            load_task(task, data)
+    inputs = {(run.task.model_dump_json(), run.backbone): run for run in runs}
+    if len(inputs) > 1:
+        for run in inputs.values():
+            load_task(run.task, data, run.backbone)
 
 
 def _do(

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.cli.options import DEFAULT_RESULTS, Plugins, Results, Settings, SuiteName, request
+from bench.cli.options import (
+    DEFAULT_RESULTS,
+    Plugins,
+    Results,
+    Scale,
+    Settings,
+    SuiteName,
+    request,
+)
 from bench.store import Progress, State
 from bench.tables.collection import Collection, Entry, MethodRuns, collect
 
@@ -35,6 +43,7 @@ STYLES = {
 
 def status(
     suite: SuiteName,
+    scale: Scale = None,
     settings: Settings = None,
     results: Results = DEFAULT_RESULTS,
     plugins: Plugins = None,
@@ -44,7 +53,7 @@ def status(
 
     Example: sigma-bench status digits
     """
-    asked = request(suite, settings, results, plugins)
+    asked = request(suite, settings, results, plugins, scale)
     collection = collect(asked.suite, asked.folder, asked.asked)
     if as_json:
         print(json.dumps(_content(collection), indent=1))

@@ -5,6 +5,7 @@ Nothing heavy is imported before a task is loaded.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
+from bench.backbones import pixel_normalisation, text_tokenizer
 from bench.errors import UserError, unknown, validation_line
 
 if TYPE_CHECKING:
@@ -158,13 +160,16 @@ class Entry:
         pattern: how a suite writes it; ``:PATH`` at the end asks for a path.
         description: one line.
         options: the model of its options.
-        module: has ``load(name, options, data) -> Task``.
+        module: has ``load(name, options, data) -> Task``, for texts
+            ``load(name, options, data, tokenizer) -> Task``.
+        text: whether inputs are texts.
     """
 
     pattern: str
     description: str
     options: type[Options]
     module: str
+    text: bool = False
 
     @property
     def takes_path(self) -> bool:
@@ -221,12 +226,15 @@ def check_task(spec: TaskSpec) -> TaskSpec:
     return spec.model_copy(update={"options": options.model_dump(mode="json")})
 
 
-def load_task(spec: TaskSpec, data: Path) -> Task:
+def load_task(spec: TaskSpec, data: Path, backbone: str | None = None) -> Task:
     """Load a task; a process that asks again for the same gets the same object.
 
     Args:
         spec: name and options; the options are checked and completed.
         data: the folder in which data sets lie.
+        backbone: what the inputs are made for: pretrained weights bring the statistics that images
+            are normalised with, and texts are cut into the tokens of their model. None for images
+            as they are.
 
     Raises:
         UserError: the specification is wrong, or the data are missing or damaged.
@@ -235,19 +243,36 @@ def load_task(spec: TaskSpec, data: Path) -> Task:
     options = json.dumps(spec.options, sort_keys=True)
     folder = data.expanduser().resolve()
     try:
-        return _load(spec.name, options, folder)
+        if _entry(spec.name).text:
+            if backbone is None:
+                raise ValueError(f"task {spec.name}: texts need a backbone to be made for")
+            return _load(spec.name, options, folder, backbone)
+        task = _load(spec.name, options, folder, None)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         place = error.filename or folder
         raise UserError(f"task {spec.name}: {place}: can't be read: {reason}") from error
+    statistics = None if backbone is None else pixel_normalisation(backbone, folder)
+    if statistics is None:
+        return task
+    mean, std = statistics
+    if len(mean) != len(task.mean):
+        raise UserError(
+            f"task {spec.name}: images of {len(task.mean)} channels, but the weights of {backbone} "
+            f"want {len(mean)}"
+        )
+    return dataclasses.replace(task, mean=mean, std=std)
 
 
 # Two, since runs go through a suite task by task and a task may fill much of the memory.
 @lru_cache(maxsize=2)
-def _load(name: str, options: str, data: Path) -> Task:
+def _load(name: str, options: str, data: Path, backbone: str | None) -> Task:
     entry = _entry(name)
-    load: Callable[[str, Options, Path], Task] = importlib.import_module(entry.module).load
-    return load(name, entry.options.model_validate_json(options), data)
+    load: Callable[..., Task] = importlib.import_module(entry.module).load
+    checked = entry.options.model_validate_json(options)
+    if backbone is None:
+        return load(name, checked, data)
+    return load(name, checked, data, text_tokenizer(backbone, data))
 
 
 def _entry(name: str) -> Entry:

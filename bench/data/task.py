@@ -18,7 +18,8 @@ class Split:
     """Samples in a fixed order.
 
     Attributes:
-        inputs: uint8 ``[N, C, H, W]``.
+        inputs: images, uint8 ``[N, C, H, W]``; or texts, token ids int64 ``[N, L]``, padded at the
+            end.
         labels: int64 ``[N]``, in ``[0, K)``; `UNKNOWN` for out-of-distribution samples.
     """
 
@@ -26,10 +27,10 @@ class Split:
     labels: Tensor
 
     def __post_init__(self) -> None:
-        if self.inputs.dtype != torch.uint8 or self.inputs.ndim != 4:
+        if (self.inputs.dtype, self.inputs.ndim) not in ((torch.uint8, 4), (torch.int64, 2)):
             raise ValueError(
-                f"inputs must be uint8 [N, C, H, W], not {self.inputs.dtype} "
-                f"{list(self.inputs.shape)}"
+                "inputs must be uint8 [N, C, H, W] or int64 [N, L], not "
+                f"{self.inputs.dtype} {list(self.inputs.shape)}"
             )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.inputs.shape[:1]:
             raise ValueError(
@@ -76,13 +77,15 @@ class Task:
         class_names: K names in label order.
         train, validation, test: the splits. Hyper-parameters and temperatures see `validation`
             only.
-        mean, std: of the training pixels in ``[0, 1]``, one value a channel.
+        mean, std: what pixels in ``[0, 1]`` are normalised with, one value a channel: those of the
+            training images, or those that a pretrained backbone wants; empty for texts.
         shifts: the corruptions of `test` that can be loaded.
         shift_origin: ``official`` (published files) or ``generated`` (made here, seeded); tables
             say so.
         outliers: the out-of-distribution sets that can be loaded.
         load_shift: gives the same samples as `test`, in the same order, corrupted.
         load_outlier: gives a split whose labels are all `UNKNOWN`.
+        pad: the token id that fills texts up; unused for images.
         notes: what a reader of the results must know, one sentence each (a missing set, say).
 
     Raises:
@@ -101,6 +104,7 @@ class Task:
     outliers: tuple[Outlier, ...]
     load_shift: Callable[[Shift], Split]
     load_outlier: Callable[[Outlier], Split]
+    pad: int = 0
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -125,13 +129,28 @@ class Task:
         return len(self.class_names)
 
     @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        channels, height, width = self.train.inputs.shape[1:]
-        return channels, height, width
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one image: channels, height, width; of one text: its greatest length in tokens."""
+        return tuple(self.train.inputs.shape[1:])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether inputs are token ids."""
+        return self.train.inputs.dtype == torch.int64
 
     def normalise(self, inputs: Tensor) -> Tensor:
-        """uint8 ``[B, C, H, W]`` to float32 of about zero mean and unit variance, on its device."""
+        """What a model takes, on the device of the inputs.
+
+        Args:
+            inputs: a batch of a split.
+
+        Returns:
+            images: float32 ``[B, C, H, W]`` of about zero mean and unit variance; texts: int64
+            ``[B, l]``, cut to the longest of the batch, which costs no token and saves time.
+        """
+        if inputs.dtype == torch.int64:
+            used = (inputs != self.pad).any(dim=0).nonzero()
+            return inputs[:, : int(used.max()) + 1] if len(used) else inputs[:, :1]
         mean = torch.tensor(self.mean, device=inputs.device).view(1, -1, 1, 1)
         std = torch.tensor(self.std, device=inputs.device).view(1, -1, 1, 1)
         return (inputs.float() / 255 - mean) / std
