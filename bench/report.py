@@ -15,7 +15,7 @@ from bench.figures import Drawing, drawings
 from bench.files import Damaged, read_json, write_text
 from bench.metrics.definitions import DEFINITIONS
 from bench.tables import Cell, Collection, Table, Tables, build_tables
-from bench.tables.collection import budget_words
+from bench.tables.collection import budgets_words
 from bench.tables.columns import metric
 from bench.tables.contents import task_notes
 from bench.tables.layout import score_cell
@@ -71,7 +71,7 @@ def report_html(collection: Collection, tables: Tables) -> str:
     return environment.get_template(TEMPLATE).render(
         suite=collection.suite,
         asked=collection.asked,
-        budget=budget_words(collection.suite.budget),
+        budget=budgets_words(entry.spec for entry in collection.entries),
         reference=collection.reference,
         total=len(collection.entries),
         counts=collection.counts,

@@ -7,9 +7,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 from unicodedata import category
 
 from pydantic import (
@@ -101,6 +102,15 @@ class MethodEntry(Frozen):
     label: str | None = None
     parameters: dict[str, Any] = {}
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
+    backbones: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The backbones of this method alone; by default the suite's."""
+
+
+class Setting(Frozen):
+    """How the networks of some backbones are trained: what differs from the suite."""
+
+    recipe: dict[str, Any] = {}
+    budget: dict[str, Any] = {}
 
 
 class RunSpec(Frozen):
@@ -154,6 +164,9 @@ class Suite(Frozen):
     budget: Budget
     recipe: Recipe = Recipe()
     evaluation: Evaluation = Evaluation()
+    for_backbones: dict[str, Setting] = {}
+    """What differs for backbones whose name a pattern fits, such as ``"*@*"`` for pretrained ones:
+    recipe and budget, key by key over the suite's."""
     reference: str | None = None
     """Label of the method that paired differences refer to; by default the first with members."""
     scale: str | None = None
@@ -169,26 +182,60 @@ class Suite(Frozen):
     def _short_methods(cls, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        return [_short(entry, "parameters", keep=("label", "grid")) for entry in value]
+        return [_short(entry, "parameters", keep=("label", "grid", "backbones")) for entry in value]
+
+    @field_validator("for_backbones", mode="before")
+    @classmethod
+    def _without_nothing(cls, value: Any) -> Any:
+        # A scale takes a pattern, or all of them, back with `null`.
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            return value
+        return {pattern: setting for pattern, setting in value.items() if setting is not None}
+
+    def settings(self, backbone: str) -> tuple[Recipe, Budget]:
+        """How networks of a backbone are trained, by the first pattern that fits, if any.
+
+        Raises:
+            UserError: a key or a value that a recipe or a budget can't have.
+        """
+        for pattern, setting in self.for_backbones.items():
+            if fnmatchcase(backbone, pattern):
+                place = f"suite {self.name}: for_backbones: {pattern!r}"
+                return (
+                    _changed(self.recipe, setting.recipe, f"{place}: recipe"),
+                    _changed(self.budget, setting.budget, f"{place}: budget"),
+                )
+        return self.recipe, self.budget
 
     def runs(self) -> list[RunSpec]:
         """The runs of the matrix, method by method within a seed, without repetition."""
         runs: dict[str, RunSpec] = {}
-        variants = [variant for entry in self.methods for variant in self._variants(entry)]
-        self._check_labels([label for label, _, _ in variants])
-        for backbone in self.backbones:
-            check_backbone_name(backbone)
+        variants = [
+            (self._backbones(entry), *variant)
+            for entry in self.methods
+            for variant in self._variants(entry)
+        ]
+        self._check_labels([label for _, label, _, _ in variants])
+        settings = {}
+        for name in self.all_backbones():
+            check_backbone_name(name)
+            settings[name] = self.settings(name)
         tasks = [check_task(task) for task in self.tasks]
-        axes = itertools.product(tasks, self.backbones, self.seeds, variants)
-        for task, backbone, seed, (label, method, parameters) in axes:
+        axes = itertools.product(tasks, settings, self.seeds, variants)
+        for task, backbone, seed, (backbones, label, method, parameters) in axes:
+            if backbone not in backbones:
+                continue
+            recipe, budget = settings[backbone]
             run = RunSpec(
                 task=task,
                 backbone=backbone,
                 method=method,
                 parameters=parameters,
                 seed=seed,
-                recipe=self.recipe,
-                budget=self.budget,
+                recipe=recipe,
+                budget=budget,
                 evaluation=self.evaluation,
                 source=source_digest(method),
                 label=label,
@@ -198,6 +245,14 @@ class Suite(Frozen):
                 both = f"{twin.label!r} and {label!r}"
                 raise UserError(f"suite {self.name}: methods {both} are the same: drop one")
         return list(runs.values())
+
+    def _backbones(self, entry: MethodEntry) -> tuple[str, ...]:
+        return self.backbones if entry.backbones is None else entry.backbones
+
+    def all_backbones(self) -> list[str]:
+        """Every backbone of the matrix once, the suite's first."""
+        own = (name for entry in self.methods for name in self._backbones(entry))
+        return list(dict.fromkeys([*self.backbones, *own]))
 
     def _check_labels(self, labels: list[str]) -> None:
         for label in labels:
@@ -250,6 +305,17 @@ def _short(entry: Any, rest: str, keep: tuple[str, ...] = ()) -> Any:
     return entry
 
 
+Model = TypeVar("Model", Recipe, Budget)
+
+
+def _changed(model: Model, changes: dict[str, Any], place: str) -> Model:
+    """A recipe or budget with some values changed, checked again."""
+    try:
+        return type(model).model_validate({**model.model_dump(), **changes})
+    except ValidationError as error:
+        raise validation_line(place, error, type(model).model_fields) from None
+
+
 def shipped_suites() -> dict[str, Path]:
     """The suites that come with the package: name -> file."""
     folder = Path(str(resources.files("bench") / "suites"))
@@ -297,7 +363,24 @@ def load_suite(name: str, overrides: tuple[str, ...] = (), scale: str | None = N
     except ValidationError as error:
         raise validation_line(f"suite {path}", error, _fields_at(error)) from None
     suite.runs()
+    if not any(override.startswith("backbones=") for override in overrides):
+        _check_patterns(suite)
     return suite
+
+
+def _check_patterns(suite: Suite) -> None:
+    """Refuse a pattern of `for_backbones` that fits no backbone: its values would be lost.
+
+    Raises:
+        UserError: names the pattern and the backbones.
+    """
+    names = suite.all_backbones()
+    for pattern in suite.for_backbones:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UserError(
+                f"suite {suite.name}: for_backbones: {pattern!r} fits none of the backbones "
+                f"{', '.join(names)}"
+            )
 
 
 def _at_scale(content: dict[str, Any], asked: str | None, place: str) -> dict[str, Any]:

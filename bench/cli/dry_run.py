@@ -22,7 +22,7 @@ from bench.errors import NotApplicable
 from bench.planning import build_network, make_plan
 from bench.registry import method_class
 from bench.suite import RunSpec
-from bench.tables.collection import budget_words
+from bench.tables.collection import budgets_words
 
 HEADINGS = ("Seeds", "Done", "Networks", "Steps each", "Train FLOPs", "Parameters", "Off budget")
 
@@ -62,7 +62,7 @@ def show_plans(
     where = choose_device(device)
     rows = list(_rows(asked, runs, data, where))
     console.print(_grid(rows))
-    console.print(f"Budget: {budget_words(asked.suite.budget)}.")
+    console.print(f"Budget: {budgets_words(runs)}.")
     left = sum(row.flops * (len(row.runs) - row.done) for row in rows)
     total = sum(row.flops * len(row.runs) for row in rows)
     done = sum(row.done for row in rows)
@@ -70,7 +70,7 @@ def show_plans(
         f"{len(runs)} runs, {done} done: {_large(total)}FLOPs of training, "
         f"{_large(left)}FLOPs left."
     )
-    if asked.suite.budget.match == "device_seconds":
+    if any(run.budget.match == "device_seconds" for run in runs):
         console.print(f"Steps were timed on {where}; each run times its own when it starts.")
 
 

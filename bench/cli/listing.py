@@ -13,7 +13,7 @@ from bench.cli.options import Plugins
 from bench.data.catalogue import task_names
 from bench.errors import UserError, unknown
 from bench.registry import load_plugin, method_class, method_names
-from bench.suite import shipped_suites
+from bench.suite import scales_of, shipped_suites
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -58,7 +58,11 @@ def _suites() -> dict[str, str]:
     rows = {}
     for name, path in shipped_suites().items():
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        rows[name] = " ".join(str(content.get("description", "")).split())
+        scales = scales_of(name)
+        known = (
+            f" Scales: {', '.join(scales)} ({scales[0]} unless --scale says so)." if scales else ""
+        )
+        rows[name] = " ".join(str(content.get("description", "")).split()) + known
     return rows
 
 

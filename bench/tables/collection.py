@@ -229,10 +229,22 @@ def budget_words(budget: Budget) -> str:
     return f"{what} {budget.networks} single network{plural} trained for {epochs}"
 
 
+def budgets_words(runs: Iterable[RunSpec]) -> str:
+    """The budgets of a suite in words; where they differ, with the backbones of each."""
+    backbones: dict[str, list[str]] = {}
+    for run in runs:
+        names = backbones.setdefault(budget_words(run.budget), [])
+        if run.backbone not in names:
+            names.append(run.backbone)
+    if len(backbones) == 1:
+        return next(iter(backbones))
+    return "; ".join(f"{words} ({', '.join(names)})" for words, names in backbones.items())
+
+
 def header(collection: Collection, command: str = "tables") -> str:
     """The line that every table begins with: suite, runs, budget, and how to make it again."""
     return (
         f"Suite {collection.suite.name}: {collection.done} of {len(collection.entries)} runs done; "
-        f"budget: {budget_words(collection.suite.budget)}; "
+        f"budget: {budgets_words(entry.spec for entry in collection.entries)}; "
         f"made with `sigma-bench {command} {collection.asked}`."
     )

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from bench.errors import UserError
-from bench.suite import Suite, load_suite, shipped_suites
+from bench.suite import Suite, load_suite, scales_of, shipped_suites
 
 BASE = {
     "name": "mine",
@@ -24,10 +24,11 @@ def write(tmp_path, **changes):
 
 @pytest.mark.parametrize("name", shipped_suites())
 def test_shipped_suites_expand(name):
-    suite = load_suite(name)
-    assert suite.name == name
-    assert suite.runs()
-    assert suite.description
+    for scale in scales_of(name) or (None,):
+        suite = load_suite(name, (), scale)
+        assert suite.name == (f"{name}-{scale}" if scale else name)
+        assert suite.runs()
+        assert suite.description
 
 
 def test_matrix(tmp_path):
