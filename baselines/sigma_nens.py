@@ -58,6 +58,12 @@ class SigmaNEns(Method):
         default="bias", description="what each member learns in a norm beside its gate"
     )
 
+    layers: str = Field(
+        default=".*",
+        description="regular expression that the dotted name of a normalisation layer must match "
+        "in full to be gated",
+    )
+
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """The gated backbone: ``[B, C, H, W] -> [B, M, K]``; takes ``members=slice``.
 

@@ -63,6 +63,10 @@ class Recipe(Frozen):
     gradient_clip: PositiveFloat | None = None
     """Largest norm of the gradient of the whole model, per member that the loss is a sum over."""
     precision: Literal["float32", "bfloat16"] = "float32"
+    accumulate: PositiveInt = 1
+    """Parts that a batch is processed in, one after the other, when it does not fit into memory."""
+    devices: PositiveInt = 1
+    """Devices that share each batch; statistics of batch normalisation are over a device's part."""
     member_chunk: PositiveInt | Literal["auto"] = "auto"
     """Members trained at a time, where a method allows it; `auto` measures (speed only)."""
 
