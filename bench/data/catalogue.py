@@ -148,8 +148,12 @@ class ImageFolderOptions(Options):
     """Share of ``train/`` for validation where there is no ``val/``."""
     train_per_class: PositiveInt | None = None
     """At most so many training images a class, the first by name (before validation is taken)."""
+    val_per_class: PositiveInt | None = None
+    """At most so many images a class of ``val/``, the first by name."""
     test_per_class: PositiveInt | None = None
     """At most so many test images a class, the first by name."""
+    outliers_per_set: PositiveInt | None = None
+    """At most so many images of each folder of ``ood/``, the first by name."""
 
 
 @dataclass(frozen=True)

@@ -107,13 +107,17 @@ def _list(
         raise UserError(
             f"{place}: {root / 'train'} must have 2 class folders or more, not {len(classes)}"
         )
-    limits = {"train": options.train_per_class, "val": None, "test": options.test_per_class}
+    limits = {
+        "train": options.train_per_class,
+        "val": options.val_per_class,
+        "test": options.test_per_class,
+    }
     files = {
         key: _class_files(root / key, classes, limit, place)
         for key, limit in limits.items()
         if (root / key).is_dir()
     }
-    outliers = _outlier_files(root / "ood", place) if (root / "ood").is_dir() else {}
+    outliers = _outlier_files(root / "ood", options, place) if (root / "ood").is_dir() else {}
     for key in options.near:
         if key not in outliers:
             raise unknown(f"folder of ood/ in `near` of {place}", key, outliers)
@@ -159,13 +163,13 @@ def _class_files(folder: Path, classes: list[str], limit: int | None, place: str
     return found
 
 
-def _outlier_files(folder: Path, place: str) -> dict[str, _Files]:
+def _outlier_files(folder: Path, options: ImageFolderOptions, place: str) -> dict[str, _Files]:
     """The images of each outlier set, however deep."""
     _refuse_loose(folder, place, "ood/<name>/")
     outliers = {}
     for part in _folders(folder, place):
         found = _Files()
-        found.paths = _images(part, found, place)
+        found.paths = _images(part, found, place)[: options.outliers_per_set]
         outliers[part.name] = found
     return outliers
 
