@@ -14,7 +14,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from bench.cli.checking import check_method, new_method
+from bench.cli.data import data
 from bench.cli.listing import list_things
+from bench.cli.publishing import publish
 from bench.cli.running import run_suite
 from bench.cli.status import status
 from bench.cli.writing import report, tables
@@ -80,7 +82,9 @@ app.command("run")(run_suite)
 app.command("status")(status)
 app.command("tables")(tables)
 app.command("report")(report)
+app.command("publish")(publish)
 app.command("list")(list_things)
+app.command("data")(data)
 app.command("check-method")(check_method)
 app.command("new-method")(new_method)
 
