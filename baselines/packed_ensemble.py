@@ -1,4 +1,4 @@
-"""Narrow members side by side in grouped convolutions."""
+"""Narrow members side by side in grouped layers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,18 @@ class PackedEnsemble(Method):
     of C channels becomes one of αC, of which each member has αC/M. Grouped convolutions keep their
     groups within a member, depthwise ones stay depthwise.
 
+    Transformers are packed by layers written here, since the library's attention and layer norm
+    let members mix: a member has its own slice of every token's features, of the class token and of
+    the position embeddings; layer normalisation takes its statistics from that slice alone; each
+    attention head belongs to one member, which has αH/M of the backbone's H heads, of their size;
+    stochastic depth is drawn by each member. As in the library's packed attention, γ divides
+    queries, keys, values and outputs too, but no head: a group has αH/(Mγ) heads, which see the
+    features of that group alone.
+
     The backbone's weights are dropped, since a member has another width; a layer starts with values
     drawn from the backbone's initial ones, scaled to a member's fan-in. γ divides every layer of a
     member further, except those that see the image and the last one. Nothing is rounded: a width
-    that α, M and γ don't divide is refused.
+    or a number of heads that α, M and γ don't divide is refused.
     """
 
     name: ClassVar[str] = "packed_ensemble"
@@ -50,6 +58,16 @@ class PackedEnsemble(Method):
 
         return packed(
             backbone, num_classes, members=self.members, alpha=self.alpha, gamma=self.gamma
+        )
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """Refuse: members have other layers than a pretrained network, and would start anew.
+
+        Raises:
+            NotApplicable: always.
+        """
+        raise NotApplicable(
+            "packing changes the architecture: the pretrained weights would be lost"
         )
 
     def supports(self, backbone: nn.Module) -> str | None:

@@ -1,46 +1,25 @@
-"""Packed-Ensembles (Laurent et al., 2023): any plain convolutional network, packed."""
+"""Packed-Ensembles (Laurent et al., 2023): convolutional networks and transformers, packed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch_uncertainty.layers import PackedConv2d, PackedLinear
+from torch_uncertainty.layers import PackedLinear
 
+from baselines.layers.packed_conversion import Conversion
+from baselines.layers.packed_transformer import (
+    check_attention,
+    has_packable_parameters,
+    is_attention,
+    is_layer_norm,
+)
+from baselines.layers.packed_width import Packing, place_of
 from baselines.layers.trace import Trace, changed_outputs, evaluating, trace
 from bench.errors import NotApplicable
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How wide a packed network is, and how it is divided.
-
-    Attributes:
-        members: M.
-        alpha: width of all members together over the backbone's.
-        gamma: groups of each layer of a member.
-    """
-
-    members: int
-    alpha: float
-    gamma: int
-
-    def width(self, place: str, channels: int, groups: int) -> int:
-        """αC, where it is a whole number that `groups` divides.
-
-        Raises:
-            NotApplicable: it isn't, or they don't.
-        """
-        wide = self.alpha * channels
-        whole = round(wide)
-        if abs(wide - whole) > 1e-9 * wide or whole % groups:
-            raise NotApplicable(
-                f"{place}: α·C = {self.alpha:g}·{channels} channels don't divide into {groups} "
-                f"equal groups (M = {self.members}, γ = {self.gamma})"
-            )
-        return whole
 
 
 class PackedNetwork(nn.Module):
@@ -71,8 +50,8 @@ def packed(
     """Pack a network; it is changed in place.
 
     Args:
-        backbone: ``[B, C, H, W] -> [B, K]``, of convolutions, linear layers and batch
-            normalisation.
+        backbone: ``[B, C, H, W] -> [B, K]``, of convolutions, linear layers, batch normalisation,
+            layer normalisation and self-attention.
         num_classes: K.
         members: M.
         alpha: width of all members together over the backbone's.
@@ -84,11 +63,10 @@ def packed(
     """
     _check_layers(backbone)
     seen = trace(backbone)
-    packing = Packing(members, alpha, gamma)
     _check_trace(backbone, seen, num_classes)
-    first: list[nn.Module] = []
-    network = PackedNetwork(_converted(backbone, "", packing, seen, first, {}), members)
-    _check_isolation(network, first, seen.image)
+    conversion = Conversion(Packing(members, alpha, gamma), seen)
+    network = PackedNetwork(conversion.convert(backbone), members)
+    _check_isolation(network, conversion, seen.image)
     return network
 
 
@@ -98,27 +76,33 @@ def output_width(backbone: nn.Module) -> int:
     return trace(backbone).classes
 
 
-def _place(name: str, module: nn.Module) -> str:
-    cls = type(module)
-    own = cls.__module__.startswith("torch.")
-    kind = cls.__name__ if own else f"{cls.__module__}.{cls.__qualname__}"
-    return f"layer {name!r} ({kind})" if name else f"the network ({kind})"
+def _holders(backbone: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules that hold parameters themselves; attention stands for all that is in it."""
+    inside = {
+        part
+        for module in backbone.modules()
+        if is_attention(module)
+        for part in module.modules()
+        if part is not module
+    }
+    for name, module in backbone.named_modules():
+        holds = is_attention(module) or next(module.parameters(recurse=False), None) is not None
+        if holds and module not in inside:
+            yield name, module
 
 
 def _check_layers(backbone: nn.Module) -> None:
     """Every parameter must belong to a layer that can be packed."""
-    for name, module in backbone.named_modules():
-        place = _place(name, module)
-        if isinstance(module, nn.MultiheadAttention):
+    for name, module in _holders(backbone):
+        place = place_of(name, module)
+        known = type(module) in (nn.Conv2d, nn.Linear) or isinstance(module, _BatchNorm)
+        if is_attention(module):
+            check_attention(place, module)
+        elif not (known or is_layer_norm(module) or has_packable_parameters(module)):
             raise NotApplicable(
-                f"{place}: attention mixes members in torch-uncertainty's packed form"
-            )
-        if type(module) in (nn.Conv2d, nn.Linear) or isinstance(module, _BatchNorm):
-            continue
-        if next(module.parameters(recurse=False), None) is not None:
-            raise NotApplicable(
-                f"{place}: has parameters, and only torch's own Conv2d, Linear and BatchNorm "
-                "layers can be divided among members"
+                f"{place}: has parameters, and only torch's own Conv2d, Linear, BatchNorm and "
+                "LayerNorm, plain self-attention and the tokens of plain vision transformers can "
+                "be divided among members"
             )
 
 
@@ -130,160 +114,18 @@ def _check_trace(backbone: nn.Module, seen: Trace, num_classes: int) -> None:
         raise NotApplicable("the network's last layer does not give its logits")
     if seen.last in seen.first:
         raise NotApplicable("the network's only layer sees the image: nothing could be divided")
-    for name, module in backbone.named_modules():
-        if module not in seen.used and next(module.parameters(recurse=False), None) is not None:
-            raise NotApplicable(f"{_place(name, module)}: is not used when the network classifies")
+    for name, module in _holders(backbone):
+        if module not in seen.used:
+            raise NotApplicable(
+                f"{place_of(name, module)}: is not used when the network classifies"
+            )
 
 
-def _converted(
-    module: nn.Module,
-    name: str,
-    packing: Packing,
-    seen: Trace,
-    first: list[nn.Module],
-    done: dict[nn.Module, nn.Module],
-) -> nn.Module:
-    """The module with every layer packed; those that see the image are also noted in `first`."""
-    if module in done:
-        return done[module]
-    done[module] = module
-    place = _place(name, module)
-    ends = {"first": module in seen.first, "last": module is seen.last}
-    if isinstance(module, nn.Conv2d):
-        done[module] = _packed_conv(place, module, packing, **ends)
-    elif isinstance(module, nn.Linear):
-        done[module] = _packed_linear(place, module, packing, **ends)
-    elif isinstance(module, _BatchNorm):
-        _widen(module, packing.width(place, module.num_features, packing.members))
-    if ends["first"]:
-        first.append(done[module])
-    for child_name, child in module._modules.items():
-        if child is not None:
-            path = f"{name}.{child_name}" if name else child_name
-            module._modules[child_name] = _converted(child, path, packing, seen, first, done)
-    return done[module]
-
-
-def _packed_conv(
-    place: str, conv: nn.Conv2d, packing: Packing, *, first: bool, last: bool
-) -> PackedConv2d:
-    gamma = 1 if first or last else packing.gamma
-    groups = conv.groups
-    if first and groups != 1:
-        raise NotApplicable(
-            f"{place}: sees the image through {groups} groups, which can't be packed"
-        )
-    if 1 < groups == conv.in_channels and not last:
-        # Depthwise: a member has other channels than the backbone, and one group for each.
-        groups = packing.width(place, conv.in_channels, packing.members) // packing.members
-        gamma = 1
-    divisor = gamma * groups * packing.members
-    if not first:
-        packing.width(place, conv.in_channels, divisor)
-    if not last:
-        packing.width(place, conv.out_channels, divisor if not first else packing.members)
-    packed_conv = PackedConv2d(
-        conv.in_channels,
-        conv.out_channels,
-        kernel_size=conv.kernel_size,
-        stride=conv.stride,
-        padding=conv.padding,
-        dilation=conv.dilation,
-        padding_mode=conv.padding_mode,
-        bias=conv.bias is not None,
-        alpha=packing.alpha,
-        num_estimators=packing.members,
-        gamma=gamma,
-        groups=groups,
-        # Otherwise the library lowers γ in narrow layers without a word.
-        minimum_channels_per_group=1,
-        first=first,
-        last=last,
-        device=conv.weight.device,
-        dtype=conv.weight.dtype,
-    )
-    fans = conv.weight[0].numel(), packed_conv.weight[0].numel()
-    _start_like(packed_conv, conv, *fans)
-    return packed_conv
-
-
-def _packed_linear(
-    place: str, linear: nn.Linear, packing: Packing, *, first: bool, last: bool
-) -> PackedLinear:
-    gamma = 1 if first or last else packing.gamma
-    if not first:
-        packing.width(place, linear.in_features, gamma * packing.members)
-    if not last:
-        packing.width(place, linear.out_features, gamma * packing.members)
-    packed_linear = PackedLinear(
-        linear.in_features,
-        linear.out_features,
-        alpha=packing.alpha,
-        num_estimators=packing.members,
-        gamma=gamma,
-        bias=linear.bias is not None,
-        first=first,
-        last=last,
-        device=linear.weight.device,
-        dtype=linear.weight.dtype,
-    )
-    fans = linear.in_features, packed_linear.weight.shape[-1]
-    _start_like(packed_linear, linear, *fans)
-    return packed_linear
-
-
-@torch.no_grad()
-def _start_like(
-    layer: PackedConv2d | PackedLinear, plain: nn.Conv2d | nn.Linear, plain_fan: int, fan: int
-) -> None:
-    """Start a packed layer as the backbone starts the plain one: at its variance, or at 0.
-
-    Values are drawn from the plain layer's initial ones, and scaled so that outputs vary as much
-    with other numbers of inputs, `fan` for `plain_fan` (variance 1 / fan-in; He et al., 2015). The
-    library's own start would cost members what a careful one gives a single network.
-    """
-    scale = (plain_fan / fan) ** 0.5
-    for name in ("weight", "bias"):
-        start, new = getattr(plain, name), getattr(layer, name)
-        if new is not None:
-            drawn = _draw_from(start, new.shape)
-            new.copy_(drawn if _constant(start) else scale * drawn)
-
-
-def _draw_from(values: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
-    """Values in a new shape, drawn with replacement from torch's global generator."""
-    flat = values.detach().flatten()
-    return flat[torch.randint(len(flat), tuple(shape)).to(flat.device)]
-
-
-def _constant(values: Tensor) -> bool:
-    return bool((values == values.flatten()[0]).all())
-
-
-def _widen(norm: _BatchNorm, width: int) -> None:
-    """Give a batch normalisation another width, untrained; in place, so that subclasses stay."""
-    norm.num_features = width
-    for name in ("weight", "bias"):
-        old = getattr(norm, name)
-        if old is not None:
-            setattr(norm, name, nn.Parameter(_draw_from(old, (width,))))
-    if norm.running_mean is not None and norm.running_var is not None:
-        norm.running_mean = norm.running_mean.new_zeros(width)
-        norm.running_var = norm.running_var.new_ones(width)
-        norm.reset_running_stats()
-
-
-def _check_isolation(network: PackedNetwork, first: list[nn.Module], image: Tensor) -> None:
+def _check_isolation(network: PackedNetwork, conversion: Conversion, image: Tensor) -> None:
     """Make one member's activations NaN after another: it must answer NaN, and it alone."""
     for member in range(network.members):
-
-        def poison(output: Tensor, member: int = member) -> Tensor:
-            poisoned = output.clone()
-            poisoned.chunk(network.members, dim=1)[member].fill_(torch.nan)
-            return poisoned
-
         try:
-            with evaluating(network), changed_outputs(first, poison):
+            with evaluating(network), _poisoned(network.members, member, conversion):
                 logits = network(image)
         except (RuntimeError, ValueError, TypeError, AttributeError) as error:
             line = " ".join(str(error).split())
@@ -294,3 +136,37 @@ def _check_isolation(network: PackedNetwork, first: list[nn.Module], image: Tens
                 f"members mix: what member {member} computes reaches members {sorted(reached)}; an "
                 "operation joins channels across the whole width (a concatenation, shuffle or norm)"
             )
+
+
+@contextmanager
+def _poisoned(members: int, member: int, conversion: Conversion) -> Iterator[None]:
+    """Make what a member sees of the image NaN, and look where it arrives in the features."""
+
+    def poison(output: Tensor, dim: int) -> Tensor:
+        changed = output.clone()
+        changed.chunk(members, dim)[member].fill_(torch.nan)
+        return changed
+
+    def look(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        arrived = inputs[0].isnan().flatten(0, -2).any(0)
+        expected = torch.zeros_like(arrived)
+        if arrived.numel() % members == 0:
+            expected.chunk(members)[member].fill_(True)
+        if not torch.equal(arrived, expected):
+            raise NotApplicable(
+                f"{conversion.features_last[module]}: the last axis of its inputs is not made of "
+                "one slice of features for each member"
+            )
+
+    linear = [m for m in conversion.first if isinstance(m, PackedLinear)]
+    others = [m for m in conversion.first if m not in linear]
+    watched = [module.register_forward_pre_hook(look) for module in conversion.features_last]
+    try:
+        with (
+            changed_outputs(others, lambda output: poison(output, 1)),
+            changed_outputs(linear, lambda output: poison(output, -1)),
+        ):
+            yield
+    finally:
+        for hook in watched:
+            hook.remove()

@@ -152,7 +152,7 @@ class BareScale(nn.Module):
         (lambda: nn.Sequential(nn.Conv2d(3, 5, 8), nn.ReLU()), "vector of logits"),
         (
             lambda: create_backbone("timm:vit_tiny_patch16_224", 5, (3, 32, 32)),
-            "VisionTransformer): has parameters",
+            "attention heads don't divide into 4 equal groups",
         ),
         (
             lambda: create_backbone("timm:convnext_atto", 5, (3, 32, 32)),
