@@ -96,7 +96,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: what stands after ``sigma-bench``; by default those of this process.
 
     Returns:
-        the exit code: 0; 1 if a run or a check failed; 2 for a person's mistake, said in one line
+        the exit code: 0; 1 if a run, a check or a fetch failed, or data are missing; 2 for a person's mistake, said in one line
         on stderr; 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]

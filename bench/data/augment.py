@@ -64,4 +64,4 @@ AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "shift": _shift,
     "flip": _flip,
 }
-"""What a recipe may name."""
+"""What a recipe may name for whole batches; `resized_crop` is in `bench.data.lazy`."""

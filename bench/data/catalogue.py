@@ -41,23 +41,6 @@ DigitsCorruption = Literal[
 ]
 """What can be done to 8×8 digits."""
 
-GeneratedCorruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "speckle_noise",
-    "gaussian_blur",
-    "defocus_blur",
-    "motion_blur",
-    "zoom_blur",
-    "fog",
-    "brightness",
-    "contrast",
-    "pixelate",
-    "jpeg_compression",
-]
-"""What can be made here for photographs of at least 28 pixels."""
-
 PublishedCorruption = Literal[
     "gaussian_noise",
     "shot_noise",
@@ -79,7 +62,25 @@ PublishedCorruption = Literal[
     "spatter",
     "saturate",
 ]
-"""The files of CIFAR-10-C and CIFAR-100-C."""
+"""The files of CIFAR-10-C and CIFAR-100-C: ImageNet-C's 15 corruptions and the 4 beside them."""
+
+GeneratedCorruption = PublishedCorruption
+"""What can be made here, for images of at least 28 pixels: all of them."""
+
+CifarNear = Literal["cifar10", "cifar100", "tiny_imagenet"]
+"""Near out-of-distribution sets of the CIFAR tasks; a task's own set is none of them."""
+
+CifarFar = Literal["svhn", "dtd", "mnist", "places365"]
+"""Far out-of-distribution sets of the CIFAR tasks."""
+
+TextNear = Literal["imdb", "yelp_polarity"]
+"""Near out-of-distribution sets of `sst2`."""
+
+TextFar = Literal["ag_news", "trec"]
+"""Far out-of-distribution sets of `sst2`."""
+
+Typo = Literal["typo_swap", "typo_drop", "typo_neighbour"]
+"""What can be done to texts; see `bench.data.typos`."""
 
 Item = TypeVar("Item")
 
@@ -120,6 +121,10 @@ class CifarOptions(Options):
     corruptions: Annotated[tuple[PublishedCorruption, ...], AfterValidator(_distinct)] | None = None
     """By default all that there are; an empty list switches the shift off."""
     severities: Severities = (1, 2, 3, 4, 5)
+    near: Annotated[tuple[CifarNear, ...], AfterValidator(_distinct)] | None = None
+    """Out-of-distribution sets that look like the task's own; by default those that are there."""
+    far: Annotated[tuple[CifarFar, ...], AfterValidator(_distinct)] | None = None
+    """Other out-of-distribution sets; by default those that are there."""
 
 
 class ImageFolderOptions(Options):
@@ -154,6 +159,62 @@ class ImageFolderOptions(Options):
     """At most so many test images a class, the first by name."""
     outliers_per_set: PositiveInt | None = None
     """At most so many images of each folder of ``ood/``, the first by name."""
+
+
+class ImagenetOptions(Options):
+    """Options of `imagenet`."""
+
+    size: Annotated[int, Field(strict=True, ge=28)] = 224
+    """Pixels a side. Evaluated images are resized to size / 0.875 (short side), then cropped."""
+    validation: PositiveInt = 10
+    """Training images a class kept for validation: the official validation part is the test."""
+    train_per_class: PositiveInt | None = None
+    """At most so many training images a class, the first by name (before validation is taken)."""
+    test_per_class: PositiveInt | None = None
+    """At most so many test images a class, the first by name."""
+    shift: Literal["auto", "official", "generated"] = "auto"
+    """`official`: ImageNet-C's folders; `generated`: made here; `auto`: official if there."""
+    corruptions: Annotated[tuple[PublishedCorruption, ...], AfterValidator(_distinct)] | None = None
+    """By default all that there are; an empty list switches the shift off."""
+    severities: Severities = (1, 2, 3, 4, 5)
+
+
+class TextOptions(Options):
+    """Options of all tasks of texts."""
+
+    max_length: Annotated[int, Field(strict=True, ge=4, le=8192)] = 64
+    """Tokens of a text, those that mark its ends included; what is longer is cut at the end."""
+    typos: Annotated[tuple[Typo, ...], AfterValidator(_distinct)] = get_args(Typo)
+    """Typing errors in the test split; an empty list switches the shift off."""
+    severities: Severities = (1, 2, 3, 4, 5)
+    train_per_class: PositiveInt | None = None
+    """At most so many training texts a class, the first ones (before validation is taken)."""
+    test_per_class: PositiveInt | None = None
+    """At most so many test texts a class, the first ones."""
+    outliers_per_set: PositiveInt | None = None
+    """At most so many texts of each out-of-distribution set, the first ones."""
+
+
+class TextFolderOptions(TextOptions):
+    """Options of `text_folder:PATH`."""
+
+    near: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
+    """Files of ``ood/``, without ``.tsv``, that count as near; the others count as far."""
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of the training texts for validation where there is no ``val.tsv``."""
+    val_per_class: PositiveInt | None = None
+    """At most so many texts a class of ``val.tsv``, the first ones."""
+
+
+class Sst2Options(TextOptions):
+    """Options of `sst2`."""
+
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.03
+    """Share of the training phrases for validation."""
+    near: Annotated[tuple[TextNear, ...], AfterValidator(_distinct)] | None = None
+    """Reviews of other things out of distribution; by default those that are there."""
+    far: Annotated[tuple[TextFar, ...], AfterValidator(_distinct)] | None = None
+    """Other texts out of distribution; by default those that are there."""
 
 
 @dataclass(frozen=True)
@@ -196,15 +257,36 @@ _ENTRIES = (
     ),
     Entry(
         "cifar10",
-        "CIFAR-10; OOD: CIFAR-100, SVHN, DTD; shift: CIFAR-10-C, or generated",
+        "CIFAR-10; OOD: CIFAR-100, TinyImageNet, SVHN, …; shift: CIFAR-10-C, or generated",
         CifarOptions,
         "bench.data.cifar",
     ),
     Entry(
         "cifar100",
-        "CIFAR-100; OOD: CIFAR-10, SVHN, DTD; shift: CIFAR-100-C, or generated",
+        "CIFAR-100; OOD: CIFAR-10, TinyImageNet, SVHN, …; shift: CIFAR-100-C, or generated",
         CifarOptions,
         "bench.data.cifar",
+    ),
+    Entry(
+        "imagenet",
+        "ImageNet folders; OOD: ImageNet-O, OpenImage-O, iNaturalist, DTD; shift: ImageNet-C, or "
+        "generated",
+        ImagenetOptions,
+        "bench.data.imagenet",
+    ),
+    Entry(
+        "text_folder:PATH",
+        "a folder with train.tsv, val.tsv, test.tsv of text<TAB>label, and ood/<name>.tsv",
+        TextFolderOptions,
+        "bench.data.text",
+        text=True,
+    ),
+    Entry(
+        "sst2",
+        "SST-2, film reviews; OOD: AG News, TREC, IMDB, Yelp; shift: typing errors",
+        Sst2Options,
+        "bench.data.sst2",
+        text=True,
     ),
 )
 

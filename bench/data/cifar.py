@@ -6,8 +6,6 @@ downloaded here. A set beside the main one that is missing is left out and noted
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,34 +18,24 @@ from torchvision import datasets
 
 from bench.data.catalogue import CifarOptions, PublishedCorruption
 from bench.data.corruptions import CORRUPTIONS, corrupt
-from bench.data.images import decode
+from bench.data.outliers import (
+    SIDE,
+    Load,
+    Source,
+    find_outliers,
+    open_dtd,
+    open_mnist,
+    open_places365,
+    open_svhn,
+    open_tiny_imagenet,
+)
 from bench.data.parts import kept, outlier_split, pixel_statistics, select, stratified_part
+from bench.data.sources import absent, fetch_command
 from bench.data.task import Outlier, Shift, Split, Task
 from bench.errors import UserError
 
-SIDE = 32
-
 _CIFAR = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}
 _PUBLISHED = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
-_PUBLISHED_AT = {
-    "cifar10": "https://zenodo.org/records/2535967",
-    "cifar100": "https://zenodo.org/records/3555552",
-}
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A set beside the main one.
-
-    Attributes:
-        outlier: its name and distance.
-        place: the file or folder by which it is known to be there, below the data folder.
-        open: reads or checks it and returns what gives its images.
-    """
-
-    outlier: Outlier
-    place: str
-    open: Callable[[Path, str], Callable[[], Tensor]]
 
 
 def load(name: str, options: CifarOptions, data: Path) -> Task:
@@ -62,12 +50,15 @@ def load(name: str, options: CifarOptions, data: Path) -> Task:
         UserError: the main set is missing, or a set that is there is damaged.
     """
     place = f"task {name}"
+    if options.near is not None and name in options.near:
+        raise UserError(f"{place}: near: {name} is the task's own set")
     inputs, labels, classes = _cifar(name, data, True, place)
     test = Split(*_cifar(name, data, False, place)[:2])
     rest, part = stratified_part(labels, options.validation, place)
     train = select(inputs, labels, rest)
     mean, std = pixel_statistics(train.inputs, place)
-    outliers, notes = _outliers(name, data, place)
+    own = (inputs, test.inputs)
+    outliers, notes = find_outliers(_sources(name), options.near, options.far, own, data, place)
     shifts = _Shifts(name, data, options, test)
     return Task(
         name=name,
@@ -96,77 +87,41 @@ def _cifar(
     """
     source = _CIFAR[name]
     folder = data / source.base_folder
-    command = f'python -c "from torchvision.datasets import {source.__name__} as D; '
-    command += f"D('{data}', download=True)\""
     if not folder.is_dir():
-        raise UserError(f"{place}: no folder {folder}: get it with {command}")
+        raise absent(place, folder, name, data)
     try:
         found = source(data, train=train, download=False)
     except RuntimeError:
         raise UserError(
             f"{place}: {folder}: a file is missing or its MD5 sum is wrong: "
-            f"remove the folder and get it with {command}"
+            f"remove the folder and get it with `{fetch_command(name, data)}`"
         ) from None
     images = torch.from_numpy(found.data).permute(0, 3, 1, 2).contiguous()
     return images, torch.tensor(found.targets), tuple(found.classes)
 
 
-def _outliers(
-    name: str, data: Path, place: str
-) -> tuple[dict[Outlier, Callable[[], Tensor]], list[str]]:
-    """The out-of-distribution sets that are there, and a note for each that is not."""
+def _sources(name: str) -> tuple[Source, ...]:
+    """The out-of-distribution sets of a task, near and far as OpenOOD 1.5 divides them."""
     other = "cifar100" if name == "cifar10" else "cifar10"
-    sources = (
-        _Source(Outlier(other, "near"), _CIFAR[other].base_folder, _open_other(other)),
-        _Source(Outlier("svhn", "far"), datasets.SVHN.split_list["test"][1], _open_svhn),
-        _Source(Outlier("dtd", "far"), "dtd/dtd", _open_dtd),
-    )
-    found, notes = {}, []
-    for source in sources:
-        if (data / source.place).exists():
-            found[source.outlier] = source.open(data, place)
-        else:
-            notes.append(
-                f"Out-of-distribution set {source.outlier.name} is left out: the data folder has "
-                f"no {source.place}."
-            )
-    return found, notes
 
-
-def _open_other(name: str) -> Callable[[Path, str], Callable[[], Tensor]]:
-    def opened(data: Path, place: str) -> Callable[[], Tensor]:
-        images = _cifar(name, data, False, f"{place}: outliers {name}")[0]
+    def open_other(data: Path, place: str) -> Load:
+        images = _cifar(other, data, False, place)[0]
         return lambda: images
 
-    return opened
-
-
-def _open_svhn(data: Path, place: str) -> Callable[[], Tensor]:
-    try:
-        found = datasets.SVHN(data, split="test", download=False)
-    except RuntimeError:
-        file = data / datasets.SVHN.split_list["test"][1]
-        raise UserError(
-            f"{place}: outliers svhn: {file}: its MD5 sum is wrong: remove it, or get it with "
-            f"python -c \"from torchvision.datasets import SVHN as D; D('{data}', 'test', "
-            'download=True)"'
-        ) from None
-    images = torch.from_numpy(np.ascontiguousarray(found.data))
-    return lambda: images
-
-
-def _open_dtd(data: Path, place: str) -> Callable[[], Tensor]:
-    """The test part of DTD's first division, resized when asked for: short side, centre crop."""
-    place = f"{place}: outliers dtd"
-    try:
-        # The loader gives paths, so that the images are decoded together and in threads.
-        paths = [path for path, _ in datasets.DTD(data, split="test", loader=Path)]
-    except OSError as error:
-        raise UserError(f"{place}: {data / 'dtd' / 'dtd'}: can't be read: {error}") from None
-    for path in paths:
-        if not path.is_file():
-            raise UserError(f"{place}: no file {path}: unpack DTD again")
-    return lambda: decode(paths, 3, (SIDE, SIDE), place)
+    svhn = datasets.SVHN.split_list["test"][1]
+    return (
+        Source(Outlier(other, "near"), _CIFAR[other].base_folder, other, open_other, searched=True),
+        Source(
+            Outlier("tiny_imagenet", "near"),
+            "tiny-imagenet-200",
+            "tiny-imagenet",
+            open_tiny_imagenet,
+        ),
+        Source(Outlier("svhn", "far"), svhn, "svhn", open_svhn, searched=True),
+        Source(Outlier("dtd", "far"), "dtd/dtd", "dtd", open_dtd),
+        Source(Outlier("mnist", "far"), "MNIST/raw", "mnist", open_mnist),
+        Source(Outlier("places365", "far"), "places365", "places365", open_places365),
+    )
 
 
 class _Shifts:
@@ -185,9 +140,10 @@ class _Shifts:
         self.notes: tuple[str, ...] = ()
         there = self._folder.is_dir()
         if options.shift == "official" and not there:
+            command = fetch_command(f"{name}-c", data)
             raise UserError(
-                f"{self._place}: no folder {self._folder}: get {_PUBLISHED[name]} from "
-                f"{_PUBLISHED_AT[name]} and unpack it there, or set shift=auto"
+                f"{self._place}: no folder {self._folder}: get it with `{command}`, "
+                "or set shift=auto"
             )
         official = there and options.shift != "generated"
         self.origin: Literal["official", "generated"] = "official" if official else "generated"

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from bench.data.catalogue import ImageFolderOptions
-from bench.data.corruptions import SMALLEST_SIDE, corrupt
+from bench.data.corruption_cache import GeneratedShifts
+from bench.data.corruptions import CORRUPTIONS, SMALLEST_SIDE
 from bench.data.images import check_memory, decode, files_below, is_image, sizes
 from bench.data.parts import SPLIT_SEED, kept, outlier_split, pixel_statistics, stratified_part
 from bench.data.task import Outlier, Shift, Split, Task
@@ -51,11 +52,7 @@ def load(name: str, options: ImageFolderOptions, data: Path) -> Task:
     every = [p for part in (*files.values(), *outlier_files.values()) for p in part.paths]
     shape = _shape(every, options, place)
     check_memory(len(every), options.channels, shape, place)
-    if options.corruptions and min(shape) < SMALLEST_SIDE:
-        raise UserError(
-            f"{place}: images of {shape[0]}×{shape[1]} are too small for the corruptions "
-            f"({SMALLEST_SIDE} pixels at least): set `size`, or `corruptions: []`"
-        )
+    _check_corruptions(options, shape, place)
 
     def read(part: _Files) -> Tensor:
         return decode(part.paths, options.channels, shape, place)
@@ -70,10 +67,7 @@ def load(name: str, options: ImageFolderOptions, data: Path) -> Task:
     }
     mean, std = pixel_statistics(splits["train"].inputs, place)
     test = splits["test"]
-
-    def load_shift(shift: Shift) -> Split:
-        return Split(corrupt(test.inputs, shift.corruption, shift.severity), test.labels)
-
+    shifts = GeneratedShifts(data, test, options.corruptions)
     return Task(
         name=name,
         class_names=tuple(classes),
@@ -85,10 +79,25 @@ def load(name: str, options: ImageFolderOptions, data: Path) -> Task:
         shifts=tuple(Shift(c, s) for c in options.corruptions for s in options.severities),
         shift_origin="generated",
         outliers=tuple(outliers),
-        load_shift=kept(load_shift, test.inputs.nbytes),
+        load_shift=kept(shifts.load, test.inputs.nbytes),
         load_outlier=outliers.__getitem__,
-        notes=tuple(notes),
+        notes=(*notes, *shifts.notes),
     )
+
+
+def _check_corruptions(options: ImageFolderOptions, shape: tuple[int, int], place: str) -> None:
+    """Refuse corruptions that images of a shape, or grey images, can't have."""
+    if options.corruptions and min(shape) < SMALLEST_SIDE:
+        raise UserError(
+            f"{place}: images of {shape[0]}×{shape[1]} are too small for the corruptions "
+            f"({SMALLEST_SIDE} pixels at least): set `size`, or `corruptions: []`"
+        )
+    for corruption in options.corruptions:
+        if options.channels == 1 and CORRUPTIONS[corruption].colour:
+            raise UserError(
+                f"{place}: {corruption} needs colour images: take it out of `corruptions`, or set "
+                "`channels: 3`"
+            )
 
 
 def _list(

@@ -59,21 +59,21 @@ def gaussian_blur(x: Pixels, sigma: float, generators: Generators) -> Pixels:
 
 def defocus_blur(x: Pixels, radius: float, generators: Generators) -> Pixels:
     """Blur with a disc of a radius in pixels and a soft edge."""
-    return _filter(x, disc(radius))
+    return correlate(x, disc(radius))
 
 
 def motion_blur(x: Pixels, strength: tuple[float, float], generators: Generators) -> Pixels:
     """Smear along a line within 45° of the horizontal, by half a normal kernel (length, sigma)."""
     smeared = [
-        _filter(x[i : i + 1], streak(*strength, g.uniform(-45, 45)))
+        correlate(x[i : i + 1], streak(*strength, g.uniform(-45, 45)))
         for i, g in enumerate(generators)
     ]
     return np.concatenate(smeared)
 
 
-def zoom_blur(x: Pixels, strength: tuple[float, int], generators: Generators) -> Pixels:
+def zoom_blur(x: Pixels, strength: tuple[float, float], generators: Generators) -> Pixels:
     """Average of the image and of zooms from 1 to a largest factor (factor, number of zooms)."""
-    largest, number = strength
+    largest, number = strength[0], round(strength[1])
     total = x.copy()
     for factor in np.linspace(1, largest, number):
         total += zoom(x, float(factor))
@@ -102,6 +102,23 @@ def brightness(x: Pixels, amount: float, generators: Generators) -> Pixels:
     return brighter
 
 
+def saturate(x: Pixels, strength: tuple[float, float], generators: Generators) -> Pixels:
+    """Change the saturation (of hue, saturation, value): multiply and add, within 0 and 1.
+
+    A grey pixel has hue 0, so that saturation added turns it red, as in the published sets.
+    """
+    factor, amount = (np.float32(number) for number in strength)
+    value = x.max(axis=1, keepdims=True)
+    depth = value - x
+    spread = depth.max(axis=1, keepdims=True)
+    before = spread / np.where(value > 0, value, np.float32(1))
+    after = np.clip(before * factor + amount, 0, 1)
+    share = depth / np.where(spread > 0, spread, np.float32(1))
+    share[:, 1:][np.broadcast_to(spread == 0, share[:, 1:].shape)] = 1
+    saturated: Pixels = value * (1 - after * share)
+    return saturated
+
+
 def contrast(x: Pixels, factor: float, generators: Generators) -> Pixels:
     """Pull each channel towards its mean over the image."""
     height, width = x.shape[2:]
@@ -124,12 +141,12 @@ def pixelate(x: Pixels, factor: float, generators: Generators) -> Pixels:
     return _as_pixels([coarse(image) for image in _as_images(x)])
 
 
-def jpeg_compression(x: Pixels, quality: int, generators: Generators) -> Pixels:
+def jpeg_compression(x: Pixels, quality: float, generators: Generators) -> Pixels:
     """Encode as JPEG of a quality and decode."""
 
     def decoded(image: Image.Image) -> Image.Image:
         stream = io.BytesIO()
-        image.save(stream, "JPEG", quality=quality)
+        image.save(stream, "JPEG", quality=round(quality))
         return Image.open(stream)
 
     return _as_pixels([decoded(image) for image in _as_images(x)])
@@ -211,6 +228,17 @@ def zoom(x: Pixels, factor: float) -> Pixels:
     return x
 
 
+def correlate(x: Pixels, kernel: Pixels) -> Pixels:
+    """Correlate each channel with a kernel ``[k, k]``, k odd; images are mirrored at the border."""
+    reach = len(kernel) // 2
+    height, width = x.shape[2:]
+    padded = np.pad(x, ((0, 0), (0, 0), (reach, reach), (reach, reach)), mode="reflect")
+    total = np.zeros_like(x)
+    for row, column in np.argwhere(kernel):
+        total += kernel[row, column] * padded[:, :, row : row + height, column : column + width]
+    return total
+
+
 def plasma(draws: NDArray[np.float64], size: int, decay: float) -> Pixels:
     """Fractal height maps by the diamond-square algorithm on a torus.
 
@@ -255,17 +283,6 @@ def _trimmed(kernel: NDArray[np.float64]) -> Pixels:
     kernel = np.where(kernel > NEGLIGIBLE * kernel.sum(), kernel, 0)
     kernel /= kernel.sum()
     return kernel.astype(np.float32)
-
-
-def _filter(x: Pixels, kernel: Pixels) -> Pixels:
-    """Correlate each channel with a kernel ``[k, k]``, k odd; images are mirrored at the border."""
-    reach = len(kernel) // 2
-    height, width = x.shape[2:]
-    padded = np.pad(x, ((0, 0), (0, 0), (reach, reach), (reach, reach)), mode="reflect")
-    total = np.zeros_like(x)
-    for row, column in np.argwhere(kernel):
-        total += kernel[row, column] * padded[:, :, row : row + height, column : column + width]
-    return total
 
 
 def _as_images(x: Pixels) -> list[Image.Image]:

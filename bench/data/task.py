@@ -2,37 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, Protocol
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 UNKNOWN = -1
 """The label of a sample that belongs to none of the task's classes."""
 
 
+class Inputs(Protocol):
+    """What a split's samples are read from: a tensor, or what reads them when they are asked for.
+
+    The second kind is for images that no memory holds; see `bench.data.lazy`.
+    """
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """``[N, C, H, W]`` or ``[N, L]``."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """uint8 for images, int64 for texts."""
+        ...
+
+    def __len__(self) -> int:
+        """N."""
+        ...
+
+    def __getitem__(self, index: Tensor | slice, /) -> Tensor:
+        """The samples at these indices (int64 ``[n]``), or in this range, as models see them."""
+        ...
+
+
+Held = TypeVar("Held", bound=Inputs, default=Tensor, covariant=True)
+
+
 @dataclass(frozen=True)
-class Split:
+class Split(Generic[Held]):
     """Samples in a fixed order.
 
     Attributes:
         inputs: images, uint8 ``[N, C, H, W]``; or texts, token ids int64 ``[N, L]``, padded at the
-            end.
+            end. A tensor, or any other `Inputs`.
         labels: int64 ``[N]``, in ``[0, K)``; `UNKNOWN` for out-of-distribution samples.
     """
 
-    inputs: Tensor
+    inputs: Held
     labels: Tensor
 
     def __post_init__(self) -> None:
-        if (self.inputs.dtype, self.inputs.ndim) not in ((torch.uint8, 4), (torch.int64, 2)):
+        shape = tuple(self.inputs.shape)
+        if (self.inputs.dtype, len(shape)) not in ((torch.uint8, 4), (torch.int64, 2)):
             raise ValueError(
                 "inputs must be uint8 [N, C, H, W] or int64 [N, L], not "
-                f"{self.inputs.dtype} {list(self.inputs.shape)}"
+                f"{self.inputs.dtype} {list(shape)}"
             )
-        if self.labels.dtype != torch.int64 or self.labels.shape != self.inputs.shape[:1]:
+        if self.labels.dtype != torch.int64 or tuple(self.labels.shape) != shape[:1]:
             raise ValueError(
                 f"labels must be int64 [{len(self.inputs)}], not {self.labels.dtype} "
                 f"{list(self.labels.shape)}"
@@ -94,22 +124,22 @@ class Task:
 
     name: str
     class_names: tuple[str, ...]
-    train: Split
-    validation: Split
-    test: Split
+    train: Split[Inputs]
+    validation: Split[Inputs]
+    test: Split[Inputs]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     shifts: tuple[Shift, ...]
     shift_origin: Literal["official", "generated"]
     outliers: tuple[Outlier, ...]
-    load_shift: Callable[[Shift], Split]
-    load_outlier: Callable[[Outlier], Split]
+    load_shift: Callable[[Shift], Split[Inputs]]
+    load_outlier: Callable[[Outlier], Split[Inputs]]
     pad: int = 0
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):
-            split: Split = getattr(self, name)
+            split: Split[Inputs] = getattr(self, name)
             if not len(split):
                 raise ValueError(f"{name} is empty")
             if tuple(split.inputs.shape[1:]) != self.input_shape:

@@ -1,4 +1,6 @@
+import gzip
 import pickle
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +89,48 @@ def write_dtd(data: Path) -> None:
     (folder / "labels" / "test1.txt").write_text("\n".join(listed) + "\n")
 
 
+def write_mnist(data: Path, number: int = 5) -> np.ndarray:
+    """Digits whose left half is 0 and whose right half is 255, but for one pixel: their index."""
+    digits = np.zeros((number, 28, 28), np.uint8)
+    digits[:, :, 14:] = 255
+    digits[:, 27, 0] = np.arange(number)
+    folder = data / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    header = struct.pack(">IIII", 2051, number, 28, 28)
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + digits.tobytes()))
+    return digits
+
+
+COLOURS = ((250, 10, 10), (10, 250, 10), (10, 10, 250))
+
+
+def write_tiny_imagenet(data: Path) -> None:
+    """Listed in another order than that of their names; one is grey, as some there are."""
+    folder = data / "tiny-imagenet-200" / "val"
+    (folder / "images").mkdir(parents=True)
+    lines = []
+    for index, name in enumerate(("val_2.JPEG", "val_0.JPEG", "val_1.JPEG")):
+        Image.new("RGB", (64, 64), COLOURS[index]).save(folder / "images" / name)
+        lines.append(f"{name}\tn0344411{index}\t0\t32\t44\t62\n")
+    Image.new("L", (64, 64), 90).save(folder / "images" / "val_3.JPEG")
+    lines.append("val_3.JPEG\tn03444119\t0\t32\t44\t62\n")
+    (folder / "val_annotations.txt").write_text("".join(lines))
+
+
+def write_places365(data: Path) -> None:
+    folder = data / "places365"
+    (folder / "val_256").mkdir(parents=True)
+    names = [f"Places365_val_0000000{i}.jpg" for i in (2, 1, 3)]
+    for name, colour in zip(names, COLOURS, strict=True):
+        Image.new("RGB", (256, 256), colour).save(folder / "val_256" / name)
+    (folder / "places365_val.txt").write_text("".join(f"{name} 165\n" for name in names))
+    (folder / "categories_places365.txt").write_text("/a/airfield 0\n/y/youth_hostel 364\n")
+
+
+def is_file(path: str | Path, md5: str | None = None) -> bool:
+    return Path(path).is_file()
+
+
 def corrupted(severity: int) -> np.ndarray:
     array = noise(TEST, 9)
     array[:, 0, 0, 2] = severity
@@ -104,10 +148,9 @@ def write_published(data: Path, names: tuple[str, ...] = ("fog", "snow")) -> Non
 @pytest.fixture
 def data(tmp_path, monkeypatch) -> Path:
     """A data folder with small sets in the original formats; MD5 sums are not compared."""
-    for module in ("cifar", "svhn"):
-        monkeypatch.setattr(
-            f"torchvision.datasets.{module}.check_integrity", lambda path, md5: Path(path).is_file()
-        )
+    for module in ("torchvision.datasets." + name for name in ("cifar", "svhn", "places365")):
+        monkeypatch.setattr(f"{module}.check_integrity", is_file)
+    monkeypatch.setattr("bench.data.outliers.check_integrity", is_file)
     write_cifar10(tmp_path)
     return tmp_path
 
@@ -176,18 +219,40 @@ def test_cifar100_has_fine_labels(data):
     assert np.array_equal(near.inputs.permute(0, 2, 3, 1).numpy(), noise(TEST, 9))
 
 
-def test_outlier_sets(data):
+def write_outliers(data: Path) -> None:
     write_cifar100(data)
+    write_tiny_imagenet(data)
     write_svhn(data)
     write_dtd(data)
+    write_mnist(data)
+    write_places365(data)
+
+
+ALL = (
+    Outlier("cifar100", "near"),
+    Outlier("tiny_imagenet", "near"),
+    Outlier("svhn", "far"),
+    Outlier("dtd", "far"),
+    Outlier("mnist", "far"),
+    Outlier("places365", "far"),
+)
+
+
+def test_outlier_sets(data):
+    write_outliers(data)
     task = cifar10(data)
-    near, svhn, dtd = task.outliers
-    assert task.outliers == (
-        Outlier("cifar100", "near"),
-        Outlier("svhn", "far"),
-        Outlier("dtd", "far"),
-    )
+    assert task.outliers == ALL
+    near, tiny, svhn, dtd, mnist, places = task.outliers
     assert not any("left out" in note for note in task.notes)
+    for outlier in (tiny, places):
+        split = task.load_outlier(outlier)
+        assert split.inputs.shape == (4 if outlier is tiny else 3, 3, 32, 32)
+        for image, colour in zip(split.inputs, COLOURS, strict=False):
+            assert image.double().mean((1, 2)).tolist() == pytest.approx(colour, abs=4)
+    assert torch.equal(
+        task.load_outlier(tiny).inputs[3], torch.full((3, 32, 32), 90, dtype=torch.uint8)
+    )
+    assert task.load_outlier(mnist).inputs.shape == (5, 3, 32, 32)
     split = task.load_outlier(near)
     assert np.array_equal(split.inputs.permute(0, 2, 3, 1).numpy(), noise(100, 21))
     split = task.load_outlier(svhn)
@@ -201,10 +266,78 @@ def test_outlier_sets(data):
         assert set(task.load_outlier(outlier).labels.tolist()) == {UNKNOWN}
 
 
+def test_mnist_is_resized_and_grey(data):
+    digits = write_mnist(data)
+    task = cifar10(data)
+    images = task.load_outlier(Outlier("mnist", "far")).inputs
+    assert torch.equal(images[:, 0], images[:, 1])
+    assert torch.equal(images[:, 0], images[:, 2])
+    # torch's bilinear interpolation is another one's than Pillow's, and the same when enlarging.
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(digits)[:, None].double(), (32, 32), mode="bilinear", align_corners=False
+    )[:, 0]
+    assert (images[:, 0].double() - expected).abs().max() <= 1
+
+
 def test_missing_outlier_sets_are_left_out_and_named(data):
     task = cifar10(data)
     assert task.outliers == ()
-    assert [note.split()[2] for note in task.notes] == ["cifar100", "svhn", "dtd"]
+    left_out = [outlier.name for outlier in ALL]
+    assert [note.split()[2] for note in task.notes] == left_out
+
+
+def test_outlier_sets_can_be_chosen(data):
+    write_outliers(data)
+    task = cifar10(data, near=("tiny_imagenet",), far=("mnist", "svhn"))
+    assert [outlier.name for outlier in task.outliers] == ["tiny_imagenet", "svhn", "mnist"]
+    assert task.notes == ()
+    task = cifar10(data, near=(), far=())
+    assert task.outliers == ()
+    assert task.notes == ()
+    task = cifar10(data, far=())
+    assert [outlier.name for outlier in task.outliers] == ["cifar100", "tiny_imagenet"]
+
+
+@pytest.mark.parametrize("outlier", ALL, ids=lambda outlier: outlier.name)
+def test_a_set_that_was_asked_for_must_be_there(data, outlier):
+    line = refusal(data, **{outlier.distance: (outlier.name,)})
+    assert f"outliers {outlier.name}: no f" in line
+    name = outlier.name.replace("_", "-")
+    assert f"`sigma-bench data {name} --data {data} --fetch`" in line
+
+
+def test_the_own_set_is_no_outlier(data):
+    assert "near: cifar10 is the task's own set" in refusal(data, near=("cifar10",))
+
+
+def test_images_of_the_task_are_no_outliers(data):
+    """As two of CIFAR-100's test images are CIFAR-10's: one of training, one of test here."""
+    write_cifar100(data)
+    path = data / "cifar-100-python" / "test"
+    content = pickle.loads(path.read_bytes())
+    images = noise(100, 21)
+    images[7], images[93] = noise(BATCH, 3)[5], noise(TEST, 9)[59]
+    dump(path, {**content, "data": rows(images)})
+    task = cifar10(data)
+    assert "2 images are left out of cifar100: this task has the same, pixel by pixel." in (
+        task.notes
+    )
+    found = task.load_outlier(Outlier("cifar100", "near")).inputs.permute(0, 2, 3, 1).numpy()
+    kept = np.delete(images, [7, 93], axis=0)
+    assert np.array_equal(found, kept)
+
+
+def test_one_changed_value_makes_another_image(data):
+    write_svhn(data)
+    images = noise(12, 30)
+    images[4] = noise(BATCH, 1)[0]
+    images[5] = noise(BATCH, 1)[1]
+    images[5, 31, 31, 2] ^= 1
+    content = {"X": images.transpose(1, 2, 3, 0), "y": np.ones((12, 1), np.uint8)}
+    scipy.io.savemat(data / "test_32x32.mat", content)
+    task = cifar10(data)
+    assert "1 image is left out of svhn: this task has the same, pixel by pixel." in task.notes
+    assert len(task.load_outlier(Outlier("svhn", "far"))) == 11
 
 
 def test_generated_shifts(data):
@@ -230,8 +363,7 @@ def test_published_shifts_are_read_at_the_severity_asked_for(data):
 
 def test_the_source_of_shifts_can_be_chosen(data):
     assert "CIFAR-10-C" in refusal(data, shift="official")
-    assert "zenodo.org" in refusal(data, shift="official")
-    assert "snow can't be generated" in refusal(data, corruptions=("snow",))
+    assert "`sigma-bench data cifar10-c --data" in refusal(data, shift="official")
     write_published(data)
     assert cifar10(data, shift="generated").shift_origin == "generated"
     assert cifar10(data, shift="official", corruptions=("fog",)).shifts[0] == Shift("fog", 1)
@@ -278,7 +410,7 @@ def test_a_missing_main_set_says_how_to_get_it(tmp_path):
     for name, folder in (("cifar10", "cifar-10-batches-py"), ("cifar100", "cifar-100-python")):
         line = refusal(tmp_path, name)
         assert f"no folder {tmp_path / folder}" in line
-        assert "download=True" in line
+        assert f"`sigma-bench data {name} --data {tmp_path} --fetch`" in line
 
 
 def test_files_with_another_md5_sum_are_not_opened(tmp_path):
@@ -303,3 +435,61 @@ def test_a_missing_file_of_dtd_is_named(data):
     assert f"no file {path}" in refusal(data)
     (data / "dtd" / "dtd" / "labels" / "test1.txt").unlink()
     assert "test1.txt" in refusal(data)
+
+
+def test_damaged_mnist(data, monkeypatch):
+    path = data / "MNIST" / "raw" / "t10k-images-idx3-ubyte.gz"
+    outlier = Outlier("mnist", "far")
+    write_mnist(data)
+    good = path.read_bytes()
+    header = struct.pack(">IIII", 2049, 1, 28, 28)
+    for content in (b"", b"no gzip", good[:-30], gzip.compress(b"abc"), gzip.compress(header)):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"task cifar10: outliers mnist: .*IDX file") as caught:
+            cifar10(data).load_outlier(outlier)
+        assert str(path) in str(caught.value)
+    monkeypatch.undo()
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", is_file)
+    path.write_bytes(good)
+    line = refusal(data)
+    assert f"{path}: missing, or its MD5 sum is wrong" in line
+    assert "sigma-bench data mnist" in line
+
+
+def test_damaged_tiny_imagenet(data):
+    write_tiny_imagenet(data)
+    folder = data / "tiny-imagenet-200" / "val"
+    (folder / "images" / "val_1.JPEG").unlink()
+    assert f"no file {folder / 'images' / 'val_1.JPEG'}" in refusal(data)
+    (folder / "val_annotations.txt").write_bytes(b"")
+    assert "val_annotations.txt: is empty" in refusal(data)
+    (folder / "val_annotations.txt").write_bytes(b"\xff\xfe")
+    assert "no text" in refusal(data)
+    (folder / "val_annotations.txt").unlink()
+    assert "no file" in refusal(data)
+    assert "sigma-bench data tiny-imagenet" in refusal(data)
+
+
+def test_an_image_that_cannot_be_decoded_is_named(data):
+    write_places365(data)
+    path = data / "places365" / "val_256" / "Places365_val_00000001.jpg"
+    path.write_bytes(b"no image")
+    task = cifar10(data)
+    with pytest.raises(UserError, match=r"outliers places365: .*00000001\.jpg: not a readable"):
+        task.load_outlier(Outlier("places365", "far"))
+
+
+def test_damaged_places365(data, monkeypatch):
+    write_places365(data)
+    path = data / "places365" / "val_256" / "Places365_val_00000001.jpg"
+    path.unlink()
+    assert f"no file {path}" in refusal(data)
+    (data / "places365" / "places365_val.txt").unlink()
+    line = refusal(data)
+    assert "places365_val.txt does not exist or is corrupted" in line
+    assert "sigma-bench data places365" in line
+
+
+def test_svhn_that_is_no_mat_file(data):
+    (data / "test_32x32.mat").write_bytes(b"x" * 500)
+    assert "test_32x32.mat: not a readable .mat file" in refusal(data)

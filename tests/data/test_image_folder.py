@@ -44,7 +44,7 @@ def fill(root: Path, per_class: int = 6, size: tuple[int, int] = (32, 32)) -> Pa
 
 
 def folder(root: Path, **options: object):
-    return load(f"image_folder:{root}", ImageFolderOptions(**options), Path("nowhere"))
+    return load(f"image_folder:{root}", ImageFolderOptions(**options), root)
 
 
 def refusal(root: Path, **options: object) -> str:
@@ -82,6 +82,28 @@ def test_shifts_are_the_corrupted_test_images(tmp_path):
         expected = corrupt(task.test.inputs, shift.corruption, shift.severity)
         assert torch.equal(split.inputs, expected)
         assert torch.equal(split.labels, task.test.labels)
+
+
+def test_shifts_are_kept_on_disk_or_it_is_noted(tmp_path):
+    fill(tmp_path / "mine")
+    options = ImageFolderOptions(corruptions=("fog",))
+    task = load("image_folder:mine", options, tmp_path)
+    split = task.load_shift(Shift("fog", 4))
+    (file,) = (tmp_path / ".cache" / "corruptions").rglob("fog.npy")
+    rows = np.load(file, allow_pickle=False)[3 * 9 : 4 * 9]
+    assert np.array_equal(rows, split.inputs.permute(0, 2, 3, 1).numpy())
+    task = load(f"image_folder:{tmp_path / 'mine'}", options, tmp_path / "none")
+    assert task.notes == (
+        f"Corrupted images are made anew for every run: there is no folder {tmp_path / 'none'}.",
+    )
+    assert torch.equal(task.load_shift(Shift("fog", 4)).inputs, split.inputs)
+
+
+def test_grey_images_have_no_corruption_of_colour(tmp_path):
+    fill(tmp_path)
+    assert "saturate needs colour" in refusal(tmp_path, channels=1, corruptions=("fog", "saturate"))
+    assert folder(tmp_path, channels=1, corruptions=("snow", "frost")).input_shape == (1, 32, 32)
+    assert folder(tmp_path, channels=3, corruptions=("saturate",)).shifts[0].severity == 1
 
 
 def test_a_relative_path_starts_at_the_data_folder(tmp_path):

@@ -27,7 +27,8 @@ def test_nothing_heavy_is_imported():
 
 def test_names_have_one_line_each():
     names = task_names()
-    assert list(names) == ["digits", "image_folder:PATH", "cifar10", "cifar100"]
+    images = ["digits", "image_folder:PATH", "cifar10", "cifar100", "imagenet"]
+    assert list(names) == [*images, "text_folder:PATH", "sst2"]
     assert all(text and "\n" not in text for text in names.values())
 
 
@@ -38,6 +39,8 @@ def test_defaults_are_filled_in():
         "shift": "auto",
         "corruptions": None,
         "severities": [1, 2, 3, 4, 5],
+        "near": None,
+        "far": None,
     }
     assert check_task(checked) == checked
     assert checked == check_task(spec("cifar10", validation=5000, severities=[1, 2, 3, 4, 5]))
