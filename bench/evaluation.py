@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from bench.data.task import Split, Task
+from bench.data.batches import evaluation_batches
+from bench.data.task import Inputs, Split, Task
 from bench.device import now
 from bench.metrics.calibration import add_classwise_bins, classwise_bins
 from bench.metrics.records import log_mean_probabilities, sample_records
@@ -47,6 +48,7 @@ class Evaluator:
         report: called with a line that says what is evaluated now.
         chunks: parts of the members, asked one after the other, where the model takes
             ``members=slice``; none for all at once.
+        loaders: processes that read images on disk ahead; None chooses.
     """
 
     model: nn.Module
@@ -55,6 +57,7 @@ class Evaluator:
     device: torch.device
     report: Callable[[str], None]
     chunks: tuple[slice, ...] = ()
+    loaders: int | None = None
     _seconds: float = field(default=0.0, init=False)
 
     def run(self) -> Evaluated:
@@ -100,18 +103,16 @@ class Evaluator:
             frame = self._records(self.task.load_outlier(outlier), temperature)
             yield frame.assign(source=outlier.name, distance=outlier.distance)
 
-    def _records(self, split: Split, temperature: float) -> pd.DataFrame:
+    def _records(self, split: Split[Inputs], temperature: float) -> pd.DataFrame:
         return _frame(sample_records(*part, temperature) for part in self._logits(split))
 
     @torch.inference_mode()
-    def _logits(self, split: Split) -> Iterator[tuple[Tensor, Tensor]]:
+    def _logits(self, split: Split[Inputs]) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of logits ``[B, M, K]`` and labels ``[B]``, in order; the last may be small."""
         size = self.options.batch_size
-        for first in range(0, len(split), size):
-            images = split.inputs[first : first + size].to(self.device)
-            labels = split.labels[first : first + size].to(self.device)
+        for inputs, labels in evaluation_batches(split, size, self.device, self.loaders):
             start = now(self.device)
-            logits = self._predict(self.task.normalise(images)).float()
+            logits = self._predict(self.task.normalise(inputs)).float()
             self._seconds += now(self.device) - start
             yield logits, labels
 

@@ -13,18 +13,44 @@ from torch import Tensor, nn
 from bench.backbones import architecture, create_backbone, is_pretrained
 from bench.budget import Plan, plan_steps
 from bench.combine import OneMember
+from bench.data.lazy import RESIZED_CROP, Viewed
 from bench.data.task import Task
 from bench.device import now
-from bench.errors import NotApplicable
+from bench.errors import NotApplicable, UserError
 from bench.flops import count_flops
 from bench.method import Method
 from bench.optimise import make_optimizer
 from bench.seeding import derive_seed
+from bench.step import train_step
 from bench.suite import RunSpec
-from bench.training import train_step
 
 TIMED_STEPS = 5
 """Steps whose median is the step time, after as many for warm-up."""
+
+
+READ = 8
+"""Images of a set on disk that stand for a whole batch: their content costs nothing."""
+
+
+def check_recipe(spec: RunSpec, task: Task) -> None:
+    """Refuse augmentations that the task's inputs can't have.
+
+    Raises:
+        UserError: names them, and what would be right.
+    """
+    names = spec.recipe.augment
+    place = f"task {spec.task.name}: recipe.augment"
+    if task.is_text and names:
+        raise UserError(f"{place}: {', '.join(names)} can't be done to texts: set augment: []")
+    if RESIZED_CROP not in names:
+        return
+    if not isinstance(task.train.inputs, Viewed):
+        raise UserError(
+            f"{place}: {RESIZED_CROP} needs photographs that are read from disk in their own size; "
+            "these are in memory, resized already: use crop or shift"
+        )
+    if names.index(RESIZED_CROP) or names.count(RESIZED_CROP) > 1:
+        raise UserError(f"{place}: {RESIZED_CROP} must come first, and once")
 
 
 def build_network(
@@ -44,11 +70,12 @@ def build_network(
     """
     torch.manual_seed(derive_seed(spec.seed, "init", index))
     network = create_backbone(spec.backbone, task.num_classes, task.input_shape, data)
+    if is_pretrained(spec.backbone):
+        return method.convert(network, task.num_classes)
     reason = method.supports(network)
     if reason is not None:
         raise NotApplicable(reason)
-    make = method.convert if is_pretrained(spec.backbone) else method.build
-    return make(network, task.num_classes)
+    return method.build(network, task.num_classes)
 
 
 def make_plan(
@@ -59,7 +86,12 @@ def make_plan(
     device: torch.device,
     data: Path | None = None,
 ) -> Plan:
-    """How many steps the budget buys, and in which chunks of members they are taken."""
+    """How many steps the budget buys, and in which chunks of members they are taken.
+
+    Raises:
+        UserError: see `check_recipe`.
+    """
+    check_recipe(spec, task)
     recipe = spec.recipe
     chunk = 0
     if method.separable and not method.independent and method.members > 1:
@@ -96,15 +128,20 @@ class _PlainSingle(Method):
         return OneMember(backbone)
 
 
-def _one_batch(task: Task, spec: RunSpec) -> tuple[Tensor, Tensor]:
-    """A batch of the recipe's size; a training set that is smaller is repeated."""
-    index = torch.arange(spec.recipe.batch_size) % len(task.train)
-    return task.normalise(task.train.inputs[index]), task.train.labels[index]
+def _one_batch(task: Task, size: int) -> tuple[Tensor, Tensor]:
+    """A batch of that size; a training set that is smaller is repeated."""
+    inputs = task.train.inputs
+    index = torch.arange(size) % len(task.train)
+    if isinstance(inputs, Tensor):
+        return task.normalise(inputs[index]), task.train.labels[index]
+    few = index[: min(size, READ)]
+    images = inputs[few].repeat(-(-size // len(few)), 1, 1, 1)[:size]
+    return task.normalise(images), task.train.labels[index]
 
 
 def training_flops(model: nn.Module, method: Method, task: Task, spec: RunSpec) -> int:
     """FLOPs of one training step, forward and backward, all members."""
-    inputs, target = _one_batch(task, spec)
+    inputs, target = _one_batch(task, spec.recipe.batch_size)
 
     def step(ghost: nn.Module, batch: Tensor) -> None:
         ghost.train()
@@ -132,18 +169,24 @@ def step_seconds(
     chunk: int,
     repeats: int = TIMED_STEPS,
 ) -> float:
-    """Median seconds of a training step, after warm-up; the model is left untouched."""
+    """Median seconds of a training step, after warm-up; the model is left untouched.
+
+    Of several devices, one is timed, with its share of the batch; the seconds are those of all.
+    What they say to each other is not timed.
+    """
+    devices = spec.recipe.devices
     trial = copy.deepcopy(model).to(device).train()
     optimizer = make_optimizer(method, trial, spec.recipe)
     for group in optimizer.param_groups:
         group["lr"] = 0.0
-    inputs, target = (part.to(device) for part in _one_batch(task, spec))
+    batch = _one_batch(task, spec.recipe.batch_size // devices)
+    inputs, target = (part.to(device) for part in batch)
     times = []
     for _ in range(2 * repeats):
         start = now(device)
         train_step(trial, method, optimizer, inputs, target, spec.recipe, chunk)
         times.append(now(device) - start)
-    return statistics.median(times[repeats:])
+    return devices * statistics.median(times[repeats:])
 
 
 def choose_chunk(
@@ -171,9 +214,10 @@ def _draws(model: nn.Module, task: Task, spec: RunSpec, device: torch.device) ->
     """Whether a forward pass draws while training, be it in a layer or in a function."""
     trial = copy.deepcopy(model).to(device).train()
     generator = torch.cuda.get_rng_state if device.type == "cuda" else _cpu_state
+    size = -(-spec.recipe.batch_size // (spec.recipe.devices * spec.recipe.accumulate))
     before = generator(device)
     with torch.no_grad():
-        trial(_one_batch(task, spec)[0].to(device))
+        trial(_one_batch(task, size)[0].to(device))
     return not torch.equal(before, generator(device))
 
 

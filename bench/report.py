@@ -36,7 +36,7 @@ class Section:
     notes: list[str]
     open_tables: list[Table]
     folded_tables: list[Table]
-    figures: list[dict[str, str]]
+    figures: list[dict[str, Any]]
 
 
 def write_report(
@@ -59,16 +59,8 @@ def write_report(
 
 def report_html(collection: Collection, tables: Tables) -> str:
     """The report as text; the same results give the same text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("bench", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(TEMPLATE).render(
+    return rendered(
+        TEMPLATE,
         suite=collection.suite,
         asked=collection.asked,
         budget=budgets_words(entry.spec for entry in collection.entries),
@@ -84,6 +76,20 @@ def report_html(collection: Collection, tables: Tables) -> str:
     )
 
 
+def rendered(template: str, **content: Any) -> str:
+    """A page from one of the package's templates; every word of its content is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("bench", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**content)
+
+
 def _sections(collection: Collection, tables: Tables) -> Iterator[Section]:
     ready = {name: tables.sections(name) for name in tables.names}
     figures = drawings(collection)
@@ -95,14 +101,16 @@ def _sections(collection: Collection, tables: Tables) -> Iterator[Section]:
             notes=task_notes(group),
             open_tables=[ready[name][index] for name in _OPEN],
             folded_tables=[ready[name][index] for name in tables.names if name not in _OPEN],
-            figures=[_figure(drawing) for drawing in own],
+            figures=[shown_figure(drawing) for drawing in own],
         )
 
 
-def _figure(drawing: Drawing) -> dict[str, str]:
+def shown_figure(drawing: Drawing) -> dict[str, Any]:
+    """What a page shows of a figure."""
     return {
         "title": drawing.title,
         "caption": drawing.caption,
+        "wide": drawing.wide,
         "svg": inline_svg(drawing.render("svg"), drawing.name, drawing.title),
     }
 

@@ -17,34 +17,22 @@ from bench.combine import IndependentMembers
 from bench.data.catalogue import load_task
 from bench.data.task import Task
 from bench.device import device_name, environment, peak_memory, reset_peak_memory
+from bench.distributed import check_devices, train_together
 from bench.errors import NotApplicable
 from bench.evaluation import Evaluator
 from bench.files import Damaged, read_json, stored_value, write_json, write_records
 from bench.method import Method
 from bench.metrics.summary import summarise
-from bench.planning import build_network, inference_flops, make_plan
+from bench.planning import build_network, check_recipe, inference_flops, make_plan
 from bench.registry import method_class
+from bench.sessions import Hearing, open_session, training_data
+from bench.sessions import Options as Options
 from bench.store import Progress, RunFolder
 from bench.suite import RunSpec
-from bench.training import Session, Tick, train
+from bench.training import Tick, checkpoint_weights, train
 from bench.weights import load_tensors, save_tensors
 
 Outcome = Literal["done", "failed", "not applicable"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """Where and how to run; none of it is part of a run's identity.
-
-    Attributes:
-        data: the folder under which data sets lie.
-        device: such as ``cpu`` or ``cuda:0``.
-        checkpoint_seconds: time between two resumable states.
-    """
-
-    data: Path
-    device: torch.device
-    checkpoint_seconds: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -71,10 +59,13 @@ def perform(
         how it ended, and the error or reason when it isn't done.
 
     Raises:
-        UserError: data are missing or unreadable; nothing has been written then.
+        UserError: data or devices are missing, or the recipe is not for such data; nothing has
+            been written then.
         bench.store.Busy: another process works on this run.
     """
     task = load_task(spec.task, options.data, spec.backbone)
+    check_recipe(spec, task)
+    check_devices(options.device, spec.recipe.devices)
     with folder.lock():
         try:
             if folder.verify():
@@ -114,6 +105,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.method: Method = method_class(self.spec.method)(**self.spec.parameters)
         self.progress = Progress(self.folder.path / "progress.jsonl")
+        self.peak_elsewhere = 0
 
     def perform(self) -> None:
         fresh = reset_peak_memory(self.options.device)
@@ -128,6 +120,7 @@ class _Run:
             self.options.device,
             self.report.stage,
             _chunks(self.method, self.options.device),
+            self.options.loaders,
         ).run()
         for split, records in evaluated.records.items():
             write_records(self.folder.records_path(split), records)
@@ -140,7 +133,8 @@ class _Run:
         )
         cost["inference_images_per_second"] = evaluated.images_per_second
         if fresh:
-            cost["peak_memory_bytes"] = peak_memory(self.options.device)
+            here = peak_memory(self.options.device)
+            cost["peak_memory_bytes"] = max(here, self.peak_elsewhere)
         metrics = {
             "task": _task_facts(self.task),
             **scores,
@@ -201,35 +195,53 @@ class _Run:
         return model, seconds
 
     def _train(self, plan: Plan) -> tuple[nn.Module, float]:
-        device = self.options.device
-        inputs = self.task.train.inputs.to(device)
-        labels = self.task.train.labels.to(device)
+        train_one = self._train_together if self.spec.recipe.devices > 1 else self._train_here()
         networks: list[nn.Module] = []
         seconds = 0.0
         for index in range(plan.networks):
-            session = Session(
-                model=self._network(index).to(device),
-                method=self.method,
-                task=self.task,
-                recipe=self.spec.recipe,
-                plan=plan,
-                seed=self.spec.seed,
-                network=index,
-                inputs=inputs,
-                labels=labels,
-                checkpoint=self.folder.checkpoints / f"network-{index}.safetensors",
-                checkpoint_seconds=self.options.checkpoint_seconds,
-                report=self._tick,
-                note=self.report.note,
-                resumed=partial(self.progress.rewind, index),
-            )
-            seconds += train(session)
-            networks.append(session.model)
+            model, spent = train_one(plan, index)
+            seconds += spent
+            networks.append(model)
         model = self._assemble(networks)
         write_json(self.folder.path / "training.json", {"seconds": seconds})
         # Its presence means «trained», so it is written last; nothing in it depends on the clock.
         save_tensors(self.folder.model_path, model.state_dict(), {})
         return model, seconds
+
+    def _train_here(self) -> Callable[[Plan, int], tuple[nn.Module, float]]:
+        """What trains a network in this process; the data go to the device once."""
+        data = training_data(self.task, self.options.device)
+
+        def train_one(plan: Plan, index: int) -> tuple[nn.Module, float]:
+            session = open_session(
+                self.spec,
+                self.method,
+                self.task,
+                plan,
+                index,
+                data,
+                self.options,
+                self._checkpoint(index),
+                self._hearing(index),
+            )
+            return session.model, train(session)
+
+        return train_one
+
+    def _train_together(self, plan: Plan, index: int) -> tuple[nn.Module, float]:
+        """Train a network in processes of their own, one a device."""
+        path = self._checkpoint(index)
+        trained = train_together(self.spec, plan, index, self.options, path, self._hearing(index))
+        self.peak_elsewhere = max(self.peak_elsewhere, trained.peak_memory)
+        model = self._network(index)
+        model.load_state_dict(checkpoint_weights(load_tensors(path)[0]))
+        return model.to(self.options.device), trained.seconds
+
+    def _checkpoint(self, index: int) -> Path:
+        return self.folder.checkpoints / f"network-{index}.safetensors"
+
+    def _hearing(self, index: int) -> Hearing:
+        return Hearing(self._tick, self.report.note, partial(self.progress.rewind, index))
 
     def _tick(self, tick: Tick) -> None:
         if tick.epoch_end:
@@ -249,9 +261,10 @@ class _Run:
             raise ValueError(f"the model gives {found} at evaluation, not [B, M, K] = {wanted}")
 
     def _cost(self, model: nn.Module, plan: Plan, seconds: float) -> dict[str, Any]:
+        devices = self.spec.recipe.devices
         spent = plan.planned
         if self.spec.budget.match == "device_seconds":
-            spent = seconds
+            spent = devices * seconds
         steps = plan.networks * plan.steps
         cost = {
             "members": self.method.members,
@@ -264,7 +277,8 @@ class _Run:
             "budget_units": plan.units,
             "budget_spent": spent,
             "budget_deviation": spent / plan.units - 1,
-            "device_seconds": seconds,
+            "devices": devices,
+            "device_seconds": devices * seconds,
             "train_images_per_second": steps * self.spec.recipe.batch_size / max(seconds, 1e-9),
             "inference_flops": inference_flops(model, self.task),
             "device": device_name(self.options.device),

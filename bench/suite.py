@@ -23,6 +23,7 @@ from pydantic import (
     PositiveInt,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from bench.backbones import check_backbone_name
@@ -58,8 +59,9 @@ class Recipe(Frozen):
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup: Probability = 0.05
     """Share of the steps over which the learning rate rises linearly from 0."""
-    augment: tuple[Literal["crop", "shift", "flip"], ...] = ("crop", "flip")
-    """`crop`: zero-pad by an eighth and crop back; `shift`: by one pixel; `flip`: left to right."""
+    augment: tuple[Literal["crop", "shift", "flip", "resized_crop"], ...] = ("crop", "flip")
+    """`crop`: zero-pad by an eighth and crop back; `shift`: by one pixel; `flip`: left to right;
+    `resized_crop`: a random part of the original photograph (read from disk), resized."""
     gradient_clip: PositiveFloat | None = None
     """Largest norm of the gradient of the whole model, per member that the loss is a sum over."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -69,6 +71,21 @@ class Recipe(Frozen):
     """Devices that share each batch; statistics of batch normalisation are over a device's part."""
     member_chunk: PositiveInt | Literal["auto"] = "auto"
     """Members trained at a time, where a method allows it; `auto` measures (speed only)."""
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> Recipe:
+        if self.batch_size % self.devices:
+            raise ValueError(
+                f"batch_size={self.batch_size} can't be shared evenly by devices={self.devices}: "
+                f"{self.batch_size - self.batch_size % self.devices or self.devices} can"
+            )
+        if self.accumulate > self.batch_size // self.devices:
+            raise ValueError(
+                f"accumulate={self.accumulate}: a device has only "
+                f"{self.batch_size // self.devices} samples of a step: "
+                f"{self.batch_size // self.devices} is the most"
+            )
+        return self
 
 
 class Budget(Frozen):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bench.budget import Plan
-from bench.data.augment import augment
-from bench.data.task import Task
+from bench.data.batches import Batch, Drawing, training_batches
+from bench.data.task import Inputs, Task
 from bench.device import now
 from bench.files import Damaged
 from bench.method import Method
@@ -26,7 +24,9 @@ from bench.optimise import (
     schedule_factor,
     set_learning_rate,
 )
+from bench.ranks import ALONE, Ranks
 from bench.seeding import derive_seed
+from bench.step import train_step as train_step
 from bench.suite import Recipe
 from bench.weights import load_tensors, save_tensors
 
@@ -34,36 +34,12 @@ CHECK_EVERY = {"cpu": 1, "cuda": 20}
 """Steps between looks at the loss; each look waits for the device, which costs time on a GPU."""
 
 
+STATISTICS = "statistics"
+"""Name in a checkpoint of every process's running statistics, ``[world, n]``."""
+
+
 class NonFiniteLoss(RuntimeError):
     """The loss is no longer a number; the message says where."""
-
-
-class DataOrder:
-    """Which samples each step sees: permutations of the training set, one after the other.
-
-    A batch may run on into the next permutation, so that all are full, every sample is seen equally
-    often, and the batch of a step depends on the seed and the step alone.
-    """
-
-    def __init__(self, samples: int, batch_size: int, seed: int) -> None:
-        self.samples = samples
-        self.batch_size = batch_size
-        self.seed = seed
-        self._epochs: dict[int, Tensor] = {}
-
-    def batch(self, step: int) -> Tensor:
-        """Indices int64 ``[batch_size]`` of step `step`."""
-        first, last = step * self.batch_size, (step + 1) * self.batch_size
-        epochs = range(first // self.samples, (last - 1) // self.samples + 1)
-        self._epochs = {epoch: self._epochs.get(epoch, self._permute(epoch)) for epoch in epochs}
-        start = epochs[0] * self.samples
-        return torch.cat(list(self._epochs.values()))[first - start : last - start]
-
-    def _permute(self, epoch: int) -> Tensor:
-        if epoch in self._epochs:
-            return self._epochs[epoch]
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "epoch", epoch))
-        return torch.randperm(self.samples, generator=generator)
 
 
 @dataclass
@@ -89,7 +65,8 @@ class Session:
     Attributes:
         model: what is trained, on the device.
         method: its loss, penalty and parameter groups.
-        task: the data; `inputs` and `labels` are its training split on the device.
+        task: the data; `inputs` and `labels` are its training split, on the device but for inputs
+            that are read when asked for.
         recipe: how.
         plan: how long.
         seed: the run's seed.
@@ -99,6 +76,8 @@ class Session:
         report: called with a `Tick` after each look at the loss.
         note: called with a line about a damaged checkpoint.
         resumed: called with the step at which training starts or goes on.
+        loaders: processes that read inputs ahead; None chooses. Of no use for a tensor.
+        ranks: the processes that train the network together; each has a session of its own.
     """
 
     model: nn.Module
@@ -108,18 +87,27 @@ class Session:
     plan: Plan
     seed: int
     network: int
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     checkpoint: Path
     checkpoint_seconds: float
     report: Callable[[Tick], None]
     note: Callable[[str], None]
     resumed: Callable[[int], None]
+    loaders: int | None = None
+    ranks: Ranks = ALONE
 
     @property
     def device(self) -> torch.device:
-        """Where the model and the data are."""
-        return self.inputs.device
+        """Where the model is, and the batches are."""
+        return self.labels.device
+
+    @property
+    def drawing(self) -> Drawing:
+        """What decides over its batches."""
+        size = self.recipe.batch_size
+        share = self.ranks.share(size)
+        return Drawing(self.seed, self.network, size, self.recipe.augment, share)
 
 
 @dataclass
@@ -132,92 +120,26 @@ class _State:
     loss_steps: int = 0
 
 
-def train_step(
-    model: nn.Module,
-    method: Method,
-    optimizer: Optimizer,
-    inputs: Tensor,
-    target: Tensor,
-    recipe: Recipe,
-    chunk: int,
-) -> Tensor:
-    """One optimiser step.
-
-    The limit of the gradient's norm holds for the mean over members: for the sum that the loss is,
-    it is as many times the recipe's as members took part. So it leaves the sum of gradients alone
-    that it would leave alone one by one, and bounds no method more tightly for having members.
-
-    Args:
-        model: gives member logits.
-        method: its loss must be a sum over members.
-        optimizer: takes the step.
-        inputs: normalised ``[B, C, H, W]``.
-        target: ``[B]``.
-        recipe: precision and gradient clipping.
-        chunk: members forward and backward at a time; 0 for all at once.
-
-    Returns:
-        the loss, detached, a scalar on the device.
-    """
-    optimizer.zero_grad(set_to_none=True)
-    total, summed = _backward_all(model, method, inputs, target, recipe, chunk)
-    if recipe.gradient_clip is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.gradient_clip * summed)
-    optimizer.step()
-    return total
-
-
-def _backward_all(
-    model: nn.Module, method: Method, inputs: Tensor, target: Tensor, recipe: Recipe, chunk: int
-) -> tuple[Tensor, int]:
-    """The gradients of a step; its loss, and how many members that is a sum over."""
-    penalty = method.penalty(model)
-    members = method.members
-    if not chunk or chunk >= members:
-        with _precision(recipe, inputs.device):
-            logits = model(inputs)
-        loss = method.loss(model, logits.float(), target)
-        if penalty is not None:
-            loss = loss + penalty
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), logits.shape[1]
-    total = inputs.new_zeros(())
-    if penalty is not None:
-        penalty.backward()  # type: ignore[no-untyped-call]
-        total = total + penalty.detach()
-    for first in range(0, members, chunk):
-        with _precision(recipe, inputs.device):
-            logits = model(inputs, members=slice(first, min(first + chunk, members)))
-        loss = method.loss(model, logits.float(), target)
-        loss.backward()  # type: ignore[no-untyped-call]
-        total = total + loss.detach()
-    return total, members
-
-
-def _precision(recipe: Recipe, device: torch.device) -> AbstractContextManager[Any]:
-    if recipe.precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
-
-
 def train(session: Session) -> float:
     """Train one network to the end of its plan, from its last checkpoint when there is one.
 
+    Of several processes, each calls this with the same plan; the model ends the same in all.
+
     Returns:
-        device seconds of its steps, those before an interruption included.
+        seconds of its steps, those before an interruption included.
 
     Raises:
         NonFiniteLoss: names the step and the learning rate.
         RuntimeError: out of memory; names the batch size.
+        UserError: an input can't be read.
     """
     model, recipe, plan, device = session.model, session.recipe, session.plan, session.device
     optimizer = make_optimizer(session.method, model, recipe)
     state = _resume(session, optimizer)
     session.resumed(state.step)
-    order = DataOrder(
-        len(session.labels),
-        recipe.batch_size,
-        derive_seed(session.seed, "order", session.network),
+    steps = range(state.step, plan.steps)
+    source = training_batches(
+        session.inputs, session.labels, session.drawing, steps, session.loaders
     )
     model.train()
     saved = clock = now(device)
@@ -226,49 +148,61 @@ def train(session: Session) -> float:
     while state.step < plan.steps:
         rate = schedule_factor(recipe, state.step, plan.steps)
         set_learning_rate(optimizer, rate)
-        torch.manual_seed(derive_seed(session.seed, "step", session.network, state.step))
-        pending.append(_one_step(session, optimizer, order.batch(state.step).to(device)))
+        pending.append(_one_step(session, optimizer, source.batch(state.step), state.step))
         state.step += 1
         end_of_epoch = _epoch_ends(state.step, session)
         if state.step % check_every and not end_of_epoch and state.step < plan.steps:
             continue
-        _account(state, pending, recipe.learning_rate * rate)
+        due = now(device) - saved >= session.checkpoint_seconds
+        due = _account(session, state, pending, recipe.learning_rate * rate, due)
         pending = []
         tick = now(device)
         state.seconds += tick - clock
         session.report(_tick(session, state, recipe.learning_rate * rate, end_of_epoch))
         if end_of_epoch:
             state.loss_sum, state.loss_steps = 0.0, 0
-        if tick - saved >= session.checkpoint_seconds or state.step == plan.steps:
+        if due or state.step == plan.steps:
             _save(session, optimizer, state)
             saved = now(device)
         clock = now(device)
     return state.seconds
 
 
-def _one_step(session: Session, optimizer: Optimizer, index: Tensor) -> Tensor:
-    inputs = session.task.normalise(augment(session.inputs[index], session.recipe.augment))
+def _one_step(session: Session, optimizer: Optimizer, batch: Batch, step: int) -> Tensor:
+    ranks, recipe = session.ranks, session.recipe
+    if ranks.rank:
+        # Each process drops out other units; the first does as one process alone.
+        torch.manual_seed(derive_seed(session.seed, "step", session.network, step, ranks.rank))
+    inputs, target = batch
     try:
         return train_step(
             session.model,
             session.method,
             optimizer,
-            inputs,
-            session.labels[index],
-            session.recipe,
+            session.task.normalise(inputs),
+            target,
+            recipe,
             session.plan.member_chunk,
+            ranks,
         )
     except torch.OutOfMemoryError as error:
         raise RuntimeError(
-            f"out of device memory with recipe.batch_size={session.recipe.batch_size} and "
-            f"member_chunk={session.plan.member_chunk or 'all'}: lower one of them"
+            f"out of device memory with recipe.batch_size={recipe.batch_size}, accumulate="
+            f"{recipe.accumulate}, devices={recipe.devices} and member_chunk="
+            f"{session.plan.member_chunk or 'all'}: raise accumulate, or lower one of the others"
         ) from error
 
 
-def _account(state: _State, losses: list[Tensor], rate: float) -> None:
-    """Add the losses since the last look, and stop at the first that is no number."""
+def _account(session: Session, state: _State, losses: list[Tensor], rate: float, due: bool) -> bool:
+    """Add the losses since the last look, means over processes; stop at the first that is none.
+
+    Returns:
+        whether a checkpoint is due by the clock of the first process, which decides for all.
+    """
+    asked = losses[0].new_tensor(float(due and session.ranks.rank == 0))
+    *values, wanted = session.ranks.mean(torch.stack([*losses, asked])).tolist()
     first = state.step - len(losses)
-    for offset, loss in enumerate(torch.stack(losses).tolist()):
+    for offset, loss in enumerate(values):
         if not math.isfinite(loss):
             raise NonFiniteLoss(
                 f"loss is {loss} at step {first + offset + 1}, learning rate {rate:.4g}: "
@@ -276,6 +210,7 @@ def _account(state: _State, losses: list[Tensor], rate: float) -> None:
             )
         state.loss_sum += loss
         state.loss_steps += 1
+    return bool(wanted > 0)
 
 
 def _epoch_ends(step: int, session: Session) -> bool:
@@ -300,9 +235,42 @@ def _tick(session: Session, state: _State, rate: float, epoch_end: bool) -> Tick
     )
 
 
+def _statistics(model: nn.Module) -> list[Tensor]:
+    """The buffers that a forward pass may change: running statistics, mostly."""
+    return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+
+
+def _put_statistics(model: nn.Module, values: Tensor) -> None:
+    """Set the buffers of `_statistics` to values ``[n]``."""
+    first = 0
+    for buffer in _statistics(model):
+        part = values[first : first + buffer.numel()]
+        buffer.copy_(part.view_as(buffer))
+        first += buffer.numel()
+
+
 def _save(session: Session, optimizer: Optimizer, state: _State) -> None:
+    """Write the state; at the end of the training, one that is the same in all processes.
+
+    Running statistics are exponential means of batch statistics, and a mean over processes may be
+    taken before or after: it is taken once, after the last step. Until then a checkpoint holds
+    those of every process, so that a training that goes on from it gives the same bits.
+    """
+    extra: dict[str, Tensor] = {}
+    buffers = _statistics(session.model)
+    if session.ranks.world > 1 and buffers:
+        flat = torch.cat([buffer.detach().double().flatten() for buffer in buffers])
+        gathered = session.ranks.gather(flat)
+        if state.step == session.plan.steps:
+            mean = gathered.mean(dim=0)
+            _put_statistics(session.model, mean)
+            gathered = mean.expand_as(gathered)
+        extra[STATISTICS] = gathered
+    if session.ranks.rank:
+        return
     weights = {f"model.{name}": value for name, value in session.model.state_dict().items()}
-    save_tensors(session.checkpoint, weights | optimizer_tensors(optimizer), vars(state))
+    tensors = weights | optimizer_tensors(optimizer) | extra
+    save_tensors(session.checkpoint, tensors, vars(state))
 
 
 def _resume(session: Session, optimizer: Optimizer) -> _State:
@@ -314,9 +282,8 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
     except Damaged as damage:
         session.note(f"{damage}: network {session.network} starts anew")
         return _State()
-    weights = {key[6:]: value for key, value in tensors.items() if key.startswith("model.")}
     try:
-        session.model.load_state_dict(weights)
+        session.model.load_state_dict(checkpoint_weights(tensors))
     except RuntimeError as error:
         line = str(error).splitlines()[0]
         session.note(f"{session.checkpoint}: of another model ({line}): starts anew")
@@ -324,4 +291,11 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
     restore_optimizer(
         optimizer, {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
     )
+    if STATISTICS in tensors:
+        _put_statistics(session.model, tensors[STATISTICS][session.ranks.rank])
     return _State(**state)
+
+
+def checkpoint_weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The model's part of a checkpoint."""
+    return {key[6:]: value for key, value in tensors.items() if key.startswith("model.")}

@@ -23,7 +23,7 @@ from bench.tables.layout import file_names
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Drawing", "Style", "drawings", "method_styles", "write_figures"]
+__all__ = ["Drawing", "Style", "drawings", "method_styles", "write_drawings", "write_figures"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Drawing:
         title, caption: what it shows, in words.
         task, backbone: of which runs.
         draw: makes it.
+        wide: whether it takes both columns of a page.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Drawing:
     task: str
     backbone: str
     draw: Callable[[], Figure]
+    wide: bool = False
 
     def render(self, kind: str) -> bytes:
         """The file's bytes, ``svg`` or ``pdf``."""
@@ -67,9 +69,13 @@ def write_figures(collection: Collection, folder: Path | None = None) -> list[Pa
     Returns:
         the files; none for a (task, backbone) without results.
     """
-    folder = folder or collection.folder.figures
+    return write_drawings(drawings(collection), folder or collection.folder.figures)
+
+
+def write_drawings(found: Iterable[Drawing], folder: Path) -> list[Path]:
+    """Write each as SVG and PDF in a folder; the files."""
     paths = []
-    for drawing in drawings(collection):
+    for drawing in found:
         for kind in ("svg", "pdf"):
             path = folder / f"{drawing.name}.{kind}"
             write_bytes(path, drawing.render(kind))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,18 +19,35 @@ if TYPE_CHECKING:
 
 
 def reliability(
-    collection: Collection, methods: Sequence[MethodRuns], styles: dict[str, Style]
+    collection: Collection,
+    methods: Sequence[MethodRuns],
+    styles: Mapping[str, Style],
+    *,
+    columns: int = 2,
+    width: float = WIDTH,
+    name: Callable[[MethodRuns], str] = lambda method: words(method.label),
 ) -> Figure:
-    """Reliability diagrams, one a method, over the test samples of all its sound runs."""
+    """Reliability diagrams, one a method, over the test samples of all its sound runs.
+
+    Args:
+        collection: the suite's runs.
+        methods: each with a sound run.
+        styles: by label.
+        columns: how many diagrams stand side by side, at most.
+        width: of the figure in inches.
+        name: what a diagram is called.
+    """
     from matplotlib.figure import Figure
 
-    columns = min(2, len(methods))
+    columns = min(columns, len(methods))
     rows = -(-len(methods) // columns)
-    figure = Figure(figsize=(WIDTH, 0.2 + 1.55 * rows), layout="constrained")
+    side = min(1.55, 0.96 * width / columns)
+    figure = Figure(figsize=(width, 0.2 + side * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for axes in grid.flat[len(methods) :]:
         axes.set_axis_off()
     for axes, method in zip(grid.flat, methods, strict=False):
+        axes.set_title(name(method), fontsize=7)
         _reliability_panel(axes, method, _pooled_bins(collection, method), styles[method.label])
     for axes in grid.flat[max(0, len(methods) - columns) : len(methods)]:
         axes.set_xlabel("Confidence")
@@ -57,7 +74,6 @@ def _reliability_panel(axes: Axes, method: MethodRuns, bins: Bins, style: Style)
         clip_on=False,
     )
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
-    axes.set_title(words(method.label), fontsize=7)
     mean = score(method, ("test", "ece")).mean
     if mean is not None:
         axes.text(0.97, 0.04, f"ECE {100 * mean:.2f} %", ha="right", fontsize=7)
@@ -142,7 +158,7 @@ def accuracy_against_nll(group: Group, styles: dict[str, Style], cost: str, unit
     axes.set_xlabel("NLL (nats), lower is better")
     axes.set_ylabel("Accuracy (%)")
     axes.margins(0.15)
-    axes.set_title(f"Area: {unit}, at most {_short(largest)}", fontsize=7)
+    axes.set_title(f"Area: {unit}, at most {short(largest)}", fontsize=7)
     _legend(figure, group, styles, linestyle="none")
     return figure
 
@@ -187,8 +203,8 @@ def _legend(figure: Figure, group: Group, styles: dict[str, Style], linestyle: s
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-def _short(value: float) -> str:
-    """A number with three digits and a prefix."""
+def short(value: float) -> str:
+    """A number with three digits and a prefix: 1500000 is «1.5 M»."""
     power = 0
     while value >= 999.5 and power < len(PREFIXES) - 1:
         value, power = value / 1000, power + 1

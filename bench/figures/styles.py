@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +12,12 @@ from bench.tables.collection import Collection
 WIDTH = 3.25
 """Inches: a column of a two-column paper."""
 
+# Okabe and Ito, 2008: told apart with any kind of colour vision.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-# Okabe and Ito, 2008: told apart with any kind of colour vision.
-_KNOWN = {
-    "single": (BLACK, "o"),
-    "deep_ensemble": (BLUE, "s"),
-    "batch_ensemble": (GREEN, "^"),
-    "packed_ensemble": (ORANGE, "D"),
-    "film_ensemble": (PURPLE, "v"),
-    "sigma_nens": (VERMILION, "*"),
-}
 _MARKERS = "XPh<>pd8Hov^sD*"
+_DARKEST, _LIGHTEST = -0.45, 0.5
+"""Shares of black and white in the outermost shades of a colour."""
 _COLOURS = (SKY, VERMILION, GREEN, PURPLE, BLUE, ORANGE, BLACK, YELLOW)
 
 RC: dict[str, Any] = {
@@ -53,24 +49,77 @@ class Style:
     marker: str
 
 
-def method_styles(collection: Collection) -> dict[str, Style]:
-    """Label -> style: known methods have theirs, others the next free one in the order of names."""
+KNOWN = {
+    "single": Style(BLACK, "o"),
+    "deep_ensemble": Style(BLUE, "s"),
+    "batch_ensemble": Style(GREEN, "^"),
+    "packed_ensemble": Style(ORANGE, "D"),
+    "film_ensemble": Style(PURPLE, "v"),
+    "sigma_nens": Style(VERMILION, "*"),
+}
+"""The methods that ship here, the same in every figure."""
+
+
+def base_styles(methods: Iterable[str]) -> dict[str, Style]:
+    """Method -> style: known methods have theirs, others the next free in the order of names."""
+    free = iter([style for style in _pairs() if style not in KNOWN.values()])
+    return {method: KNOWN.get(method) or next(free) for method in sorted(set(methods))}
+
+
+def method_styles(
+    collection: Collection, base: Mapping[str, Style] | None = None
+) -> dict[str, Style]:
+    """Label -> style of everything that a suite compares.
+
+    Variants of one method (the points of a grid, say) share its marker and have shades of its
+    colour, from light to dark in the order of their labels.
+
+    Args:
+        collection: the suite's runs.
+        base: the methods' own styles; by default what `base_styles` gives these methods.
+    """
     names = {m.label: m.entries[0].spec.method for g in collection.groups for m in g.methods}
-    fixed: dict[str, Style] = {}
-    for label in sorted(names):
-        known = _KNOWN.get(names[label])
-        if known is not None and Style(*known) not in fixed.values():
-            fixed[label] = Style(*known)
-    pairs = (
-        (_COLOURS[(index + turn) % len(_COLOURS)], marker)
-        for turn in range(len(_COLOURS))
-        for index, marker in enumerate(_MARKERS)
-    )
-    free = (Style(*pair) for pair in pairs if pair not in _KNOWN.values())
-    for label in sorted(names):
-        if label not in fixed:
-            fixed[label] = next(free)
-    return fixed
+    base = base or base_styles(names.values())
+    styles: dict[str, Style] = {}
+    for method, style in base.items():
+        labels = sorted((label for label in names if names[label] == method), key=natural)
+        for label, shade in zip(labels, shades_of(style.colour, len(labels)), strict=True):
+            styles[label] = Style(shade, style.marker)
+    return styles
+
+
+def _pairs() -> Iterator[Style]:
+    """Every colour with every marker, neighbours being different in both."""
+    for turn in range(len(_COLOURS)):
+        for index, marker in enumerate(_MARKERS):
+            yield Style(_COLOURS[(index + turn) % len(_COLOURS)], marker)
+
+
+def shades_of(colour: str, count: int) -> list[str]:
+    """Shades of a colour, evenly from light to dark; the colour itself if one is asked for.
+
+    Args:
+        colour: ``#rrggbb``.
+        count: how many.
+    """
+    if count < 2:
+        return [colour] * count
+    darkest = 0.0 if colour == BLACK else _DARKEST
+    steps = [_LIGHTEST + (darkest - _LIGHTEST) * index / (count - 1) for index in range(count)]
+    return [_mixed(colour, step) for step in steps]
+
+
+def _mixed(colour: str, step: float) -> str:
+    """The colour with that share of white, or of black where the share is negative."""
+    target = 255 if step > 0 else 0
+    channels = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{round(one + (target - one) * abs(step)):02X}" for one in channels)
+
+
+def natural(label: str) -> list[tuple[float, str]]:
+    """A key that sorts the numbers in labels as numbers: τ=0.5 before τ=10."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", label)
+    return [(float(part), "") if index % 2 else (-1.0, part) for index, part in enumerate(parts)]
 
 
 def words(label: str) -> str:

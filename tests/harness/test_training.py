@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from bench.budget import Plan
+from bench.data.batches import DataOrder
 from bench.data.task import Split, Task
 from bench.method import Method
 from bench.optimise import (
@@ -14,8 +15,9 @@ from bench.optimise import (
     schedule_factor,
     set_learning_rate,
 )
+from bench.step import train_step
 from bench.suite import Recipe
-from bench.training import DataOrder, NonFiniteLoss, Session, train, train_step
+from bench.training import NonFiniteLoss, Session, train
 
 SAMPLES = 70
 

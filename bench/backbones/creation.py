@@ -1,0 +1,98 @@
+"""From a name to a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from bench.backbones.heads import mark_fresh_head
+from bench.backbones.names import (
+    HUGGING_FACE,
+    TIMM,
+    TORCHVISION,
+    architecture,
+    check_backbone_name,
+    family,
+    weight_file,
+)
+from bench.backbones.refusals import cannot_take
+from bench.errors import UserError
+
+
+def create(
+    name: str, num_classes: int, input_shape: tuple[int, ...], data: Path | None
+) -> nn.Module:
+    """See `bench.backbones.create_backbone`."""
+    check_backbone_name(name)
+    prefix, _ = family(name)
+    _check_sizes(name, prefix, num_classes, input_shape)
+    if prefix == HUGGING_FACE:
+        from bench.backbones.hugging_face import TextClassifier, text_model
+
+        network = text_model(name, num_classes, input_shape, data)
+        assert isinstance(network, TextClassifier)
+        # Any token that is no padding will do.
+        inputs = torch.full((2, *input_shape), 1 if network.pad == 0 else 0)
+    else:
+        network = _image_network(name, prefix, num_classes, input_shape, data)
+        inputs = torch.zeros(2, *input_shape)
+    _try(name, network, inputs, num_classes)
+    return network.train()
+
+
+def _image_network(
+    name: str, prefix: str, num_classes: int, input_shape: tuple[int, ...], data: Path | None
+) -> nn.Module:
+    file = weight_file(name, data)
+    if prefix == TIMM:
+        from bench.backbones.timm_models import timm_model
+
+        network = timm_model(name, num_classes, input_shape)
+    elif prefix == TORCHVISION:
+        from bench.backbones.torchvision_models import torchvision_model
+
+        network = torchvision_model(name, num_classes, input_shape)
+    else:
+        from bench.backbones.images import own_network
+
+        network = own_network(architecture(name), num_classes, input_shape)
+    if file is not None:
+        from bench.backbones.weights import load_weights, read_weights
+
+        state = read_weights(file, name)
+        if reason := load_weights(network, state, num_classes, name, str(file)):
+            mark_fresh_head(network, reason)
+    return network
+
+
+def _check_sizes(name: str, prefix: str, num_classes: int, input_shape: tuple[int, ...]) -> None:
+    if num_classes < 1:
+        raise UserError(f"backbone {name}: num_classes must be at least 1, not {num_classes}")
+    wanted, takes, other = 3, "images", "texts"
+    if prefix == HUGGING_FACE:
+        wanted, takes, other = 1, "texts", "images"
+    if len(input_shape) == 4 - wanted:
+        hint = f"{HUGGING_FACE}NAME" if wanted == 3 else "one for images"
+        raise UserError(f"backbone {name}: takes {takes}, not {other}: choose {hint}")
+    if len(input_shape) != wanted or min(input_shape) < 1:
+        shape = "(channels, height, width)" if wanted == 3 else "(tokens,)"
+        raise UserError(
+            f"backbone {name}: input_shape must be {shape}, each at least 1, "
+            f"not {tuple(input_shape)}"
+        )
+
+
+def _try(name: str, network: nn.Module, inputs: torch.Tensor, num_classes: int) -> None:
+    """Try the network on blank inputs: one whose stages shrink to nothing fails or gives NaN."""
+    shape = tuple(inputs.shape[1:])
+    network.eval()
+    try:
+        with torch.no_grad():
+            logits = network(inputs)
+    except Exception as error:
+        raise UserError(cannot_take(name, shape, error)) from error
+    if logits.shape != (2, num_classes) or not logits.isfinite().all():
+        found = f"gives {list(logits.shape)} instead of finite logits [2, {num_classes}]"
+        raise UserError(cannot_take(name, shape, found))

@@ -1,0 +1,1 @@
+"""The paper's tables, claims and figures, from whatever suites are done."""
