@@ -17,7 +17,7 @@ from torch import Tensor
 from torchvision import datasets
 
 from bench.data.catalogue import CifarOptions, PublishedCorruption
-from bench.data.corruptions import CORRUPTIONS, corrupt
+from bench.data.corruption_cache import GeneratedShifts
 from bench.data.outliers import (
     SIDE,
     Load,
@@ -147,30 +147,24 @@ class _Shifts:
             )
         official = there and options.shift != "generated"
         self.origin: Literal["official", "generated"] = "official" if official else "generated"
-        chosen = self._published(options) if official else self._makable(options)
+        if official:
+            chosen = self._published(options)
+        else:
+            every: tuple[str, ...] = get_args(PublishedCorruption)
+            chosen = every if options.corruptions is None else options.corruptions
+            self._generated = GeneratedShifts(data, test, chosen)
+            self.notes = self._generated.notes
         self.available = tuple(Shift(c, s) for c in chosen for s in options.severities)
 
     def load(self, shift: Shift) -> Split:
         """The test split under a corruption."""
         if self.origin == "generated":
-            images = corrupt(self._test.inputs, shift.corruption, shift.severity)
-            return Split(images, self._test.labels)
+            return self._generated.load(shift)
         count = len(self._test)
         # The file holds the severities one after the other, each with the whole test set in order.
         rows = self._array(shift.corruption)[(shift.severity - 1) * count : shift.severity * count]
         images = torch.from_numpy(np.array(rows)).permute(0, 3, 1, 2).contiguous()
         return Split(images, self._test.labels)
-
-    def _makable(self, options: CifarOptions) -> tuple[str, ...]:
-        if options.corruptions is None:
-            return tuple(CORRUPTIONS)
-        for corruption in options.corruptions:
-            if corruption not in CORRUPTIONS:
-                raise UserError(
-                    f"{self._place}: {corruption} can't be generated: put the published file into "
-                    f"{self._folder}, or choose from {', '.join(CORRUPTIONS)}"
-                )
-        return options.corruptions
 
     def _published(self, options: CifarOptions) -> tuple[str, ...]:
         self._check_labels()

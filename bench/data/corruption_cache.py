@@ -1,10 +1,10 @@
 """Generated corruptions on disk, so that the runs of a suite make them once.
 
 The format is CIFAR-C's: a file ``<corruption>.npy`` holds the whole set at severity 1, then at
-severity 2, and so on, as uint8 ``[5 N, H, W, C]``; ``labels.npy`` holds the labels five times. A file
-``<corruption>.json`` beside it has its SHA-256 sum and is written last. The folder's name tells the
-images, the labels and the code that they were corrupted with: other ones lie in another folder, and
-all of it may be deleted at any time.
+severity 2, and so on, as uint8 ``[5 N, H, W, C]``; ``labels.npy`` holds the labels five times. A
+file ``<corruption>.json`` beside it has its SHA-256 sum and is written last. The folder's name
+tells the images, the labels and the code that they were corrupted with: other ones lie in another
+folder, and all of it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def cache_name(images: Tensor, labels: Tensor) -> str:
     count, channels, height, width = images.shape
     digest = hashlib.sha256(_code().encode())
     digest.update(f"{SEED}/{list(images.shape)}".encode())
-    digest.update(np.ascontiguousarray(images.numpy()))
-    digest.update(np.ascontiguousarray(labels.numpy()))
+    digest.update(images.contiguous().numpy().data)
+    digest.update(labels.contiguous().numpy().data)
     return f"{count}x{height}x{width}x{channels}-{digest.hexdigest()[:16]}"
 
 
@@ -136,7 +136,7 @@ def _hindrance(data: Path, folder: Path, missing: list[str], size: int) -> str |
     needed, free = len(missing) * SEVERITIES * size, shutil.disk_usage(parent).free
     if needed > LARGEST_SHARE * free:
         return (
-            f"on disk they would take {needed / 1e9:.2f} GB, and {parent} has {free / 1e9:.2f} GB "
+            f"on disk they would take {needed / 1e9:.3g} GB, and {parent} has {free / 1e9:.3g} GB "
             "free"
         )
     return None
@@ -183,7 +183,7 @@ def _valid(path: Path, shape: tuple[int, ...]) -> Rows | None:
         rows = _opened(path)
     except (OSError, ValueError, Damaged):
         return None
-    return rows if (rows.shape, rows.dtype) == (shape, np.uint8) else None
+    return rows if rows.shape == shape and rows.dtype == np.dtype(np.uint8) else None
 
 
 def _is_whole(path: Path) -> bool:
@@ -207,7 +207,7 @@ def _make(path: Path, images: Tensor, labels: Tensor, corruption: str) -> None:
     _write_labels(path.with_name("labels.npy"), labels)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        # Plain writes: on a full disk they fail with an error, where a memory map kills the process.
+        # Plain writes: a full disk makes them fail, where a memory map would kill the process.
         with temporary.open("wb") as file:
             digest = _write_rows(file, images, corruption)
             file.flush()

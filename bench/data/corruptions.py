@@ -13,11 +13,11 @@ The results are not the published files, and whoever reports them says "generate
 - other random numbers; rounding to the nearest value, where the published files are cut off;
 - `frost` is drawn (`bench.data.pixels_weather.ice`), where theirs are photographs;
 - discs with a soft edge for `defocus_blur`, as wide (in variance) as CIFAR-C's kernels;
-- bilinear streaks for `motion_blur` and `snow`, where theirs are whole pixels; zooms about the exact
-  centre; drops of `spatter` without OpenCV (`bench.data.pixels_weather.reflections`);
+- bilinear streaks for `motion_blur` and `snow`, where theirs are whole pixels; zooms about the
+  exact centre; drops of `spatter` without OpenCV (`bench.data.pixels_weather.reflections`);
 - severity 4 of CIFAR-C's `motion_blur` has σ 2.25 in place of 2 (severities 3 and 4 hardly differ);
-- severity 4 of ImageNet-C's `fog` has thickness 2.75 in place of 2.5 (it is rougher than severity 3,
-  but no thicker).
+- severity 4 of ImageNet-C's `fog` has thickness 2.75 in place of 2.5 (it is rougher than severity
+  3, but no thicker).
 
 The distance from the clean image grows with severity, but for five whose constants are the authors'
 own all the same: `glass_blur` (severities 1 to 3 differ by the blur, 4 and 5 shuffle once more),
@@ -243,8 +243,8 @@ def corrupt(
         uint8 ``[N, C, H, W]``.
 
     Raises:
-        ValueError: unknown corruption or severity, images too small, or grey images for a corruption
-            of colour.
+        ValueError: unknown corruption or severity, images too small, or grey images where the
+            corruption needs colour.
     """
     if corruption not in CORRUPTIONS:
         raise ValueError(f"corruption {corruption!r}: known are {', '.join(CORRUPTIONS)}")

@@ -96,7 +96,8 @@ def sample(x: Pixels, rows: Floats, columns: Floats) -> Pixels:
 
     Args:
         x: ``[n, C, H, W]``.
-        rows, columns: the places, ``[n, H', W']``.
+        rows: of the places, ``[n, H', W']``.
+        columns: of the places, ``[n, H', W']``.
 
     Returns:
         ``[n, C, H', W']``.
@@ -138,8 +139,8 @@ def _shear(height: int, width: int, corner: float, generator: Generator) -> Floa
     centre, reach = np.array([width // 2, height // 2]), min(height, width) // 3
     points = centre + reach * np.array([[1, 1], [1, -1], [-1, -1]], dtype=np.float64)
     moved = points + generator.uniform(-corner, corner, points.shape)
-    solved: Floats = np.linalg.solve(np.column_stack([moved, np.ones(3)]), points).T
-    return solved
+    solved = np.linalg.solve(np.column_stack([moved, np.ones(3)]), points)
+    return solved.T.astype(np.float64)
 
 
 def _split(places: Floats, size: int) -> tuple[NDArray[np.int64], Pixels]:

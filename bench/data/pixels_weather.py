@@ -1,8 +1,8 @@
 """Corruptions by weather and dirt: snow, frost, spatter of water and of mud.
 
 Functions on arrays of pixels with the contract of `bench.data.pixels`. Snow and spatter follow the
-published code of Hendrycks and Dietterich (ICLR 2019). Their frost is a set of photographs; here ice
-is drawn, see `ice`.
+published code of Hendrycks and Dietterich (ICLR 2019). Their frost is a set of photographs; here
+ice is drawn, see `ice`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bench.data.pixels import Generators, Pixels, correlate, plasma, streak, zoo
 GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 """Weights of red, green and blue in brightness (ITU-R BT.601)."""
 
-WATER = np.array([175, 238, 238], dtype=np.float32) / 255
-MUD = np.array([63, 42, 20], dtype=np.float32) / 255
+WATER = np.array([175, 238, 238], dtype=np.float32) / np.float32(255)
+MUD = np.array([63, 42, 20], dtype=np.float32) / np.float32(255)
 ICE = np.array([0.84, 0.94, 1.0], dtype=np.float32)
 """Colours of what covers the image, red, green, blue; grey images take their brightness."""
 
@@ -113,7 +113,8 @@ def reflections(liquid: Pixels, drops: NDArray[np.bool_]) -> Pixels:
     shade = _equalised(levels)
     shade = np.clip(ndimage.correlate(shade, EMBOSS, mode="mirror"), 0, 255)
     light = np.where(drops, liquid, 0) * ndimage.uniform_filter(shade, 3, mode="mirror")
-    return (light / max(light.max(), 1e-12)).astype(np.float32)
+    scaled: Pixels = (light / max(light.max(), 1e-12)).astype(np.float32)
+    return scaled
 
 
 def ice(height: int, width: int, generators: Generators) -> Pixels:
@@ -177,7 +178,7 @@ def _ridges(x: Pixels) -> Pixels:
 
 def _peak(x: Pixels, width: float) -> Pixels:
     """1 at 0, a half at `width`."""
-    peak: Pixels = 1 / (1 + (x / np.float32(width)) ** 2)
+    peak: Pixels = np.float32(1) / (1 + np.square(x / np.float32(width)))
     return peak
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from bench.data.catalogue import Sst2Options
+from bench.data.catalogue import Sst2Options, TextFar, TextNear
 from bench.data.parts import SPLIT_SEED
 from bench.data.sources import fetch_command
 from bench.data.task import Outlier, Task
@@ -30,6 +30,9 @@ from bench.errors import UserError
 CLASSES = ("negative", "positive")
 GLUE, COPY = "SST-2", "sst2"
 """Folders below the data folder: GLUE's, and that of a Hugging Face copy."""
+
+NEAR, FAR = get_args(TextNear), get_args(TextFar)
+"""The outlier sets, in the order in which they are evaluated."""
 
 PUBLISHED: dict[str, tuple[str, Callable[[Path, str], list[str]]]] = {
     "ag_news": ("test.csv", read_ag_news),
@@ -62,12 +65,10 @@ def load(name: str, options: Sst2Options, data: Path, tokenizer: Tokenizer) -> T
         "sentences, scores on it are too good.",
         "Test is GLUE's dev part, since the labels of its test part are not public.",
     ]
-    outliers: dict[Outlier, list[str]] = {}
-    for distance, wanted, known in (
-        ("near", options.near, ("imdb", "yelp_polarity")),
-        ("far", options.far, ("ag_news", "trec")),
-    ):
-        outliers |= _outliers(distance, wanted, known, data, place, notes)
+    outliers = {
+        **_outliers("near", options.near, NEAR, data, place, notes),
+        **_outliers("far", options.far, FAR, data, place, notes),
+    }
     return text_task(name, options, tokenizer, CLASSES, parts, outliers, notes)
 
 

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -157,3 +158,13 @@ def test_other_alphabets_lose_and_swap_letters_but_have_no_qwerty_neighbours():
 def test_unknown_kinds_and_severities(kind, severity, message):
     with pytest.raises(ValueError, match=message):
         misspell([TEXT], kind, severity)
+
+
+def test_the_examples_of_the_documentation():
+    table = (Path(__file__).parents[2] / "docs/text.md").read_text(encoding="utf-8")
+    for kind in KINDS:
+        found = [
+            misspell(["a charming and often affecting journey"], kind, severity)[0]
+            for severity in (1, 3, 5)
+        ]
+        assert ", ".join(f"*{text}*" for text in found) in table

@@ -4,7 +4,7 @@ import zlib
 
 import torch
 
-VOCABULARY = 997
+VOCABULARY = 9973
 START, END, FIRST = 1, 2, 3
 
 
