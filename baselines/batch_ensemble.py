@@ -28,6 +28,10 @@ class BatchEnsemble(Method):
 
     The backbone's weights are kept. With ``init="normal", std=0`` all members compute what the
     backbone computes; otherwise the shared part is kept and each member starts at another function.
+
+    From pretrained weights, factors start from N(1, `pretrained_std`²) whatever `init` says. The
+    spread of training from scratch, 0.5 or random signs, compounds over layers to another function:
+    what the weights know would be lost.
     """
 
     name: ClassVar[str] = "batch_ensemble"
@@ -39,6 +43,9 @@ class BatchEnsemble(Method):
     )
     std: NonNegativeFloat = Field(
         default=0.5, description="spread of the factors at the start; of `normal` alone"
+    )
+    pretrained_std: NonNegativeFloat = Field(
+        default=0.05, description="spread of the factors at the start from pretrained weights"
     )
     batch: Literal["repeat", "split"] = Field(
         default="split",
@@ -54,12 +61,25 @@ class BatchEnsemble(Method):
         Raises:
             NotApplicable: see `supports`.
         """
+        return self._around(backbone, self.init, self.std)
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """As `build`, but with factors so near to 1 that the pretrained function stays.
+
+        Raises:
+            NotApplicable: see `supports`.
+        """
+        return self._around(backbone, "normal", self.pretrained_std)
+
+    def _around(
+        self, backbone: nn.Module, init: Literal["random_sign", "normal"], std: float
+    ) -> nn.Module:
         from baselines.layers.batch_ensemble import BatchEnsembleNetwork
 
         if reason := self.supports(backbone):
             raise NotApplicable(reason)
         return BatchEnsembleNetwork(
-            backbone, members=self.members, init=self.init, std=self.std, batch=self.batch
+            backbone, members=self.members, init=init, std=std, batch=self.batch
         )
 
     def parameter_groups(self, model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:

@@ -17,7 +17,8 @@ class DeepEnsemble(Method):
 
     "Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles", NeurIPS 2017,
     without its adversarial training. Members share nothing: each has its own weights, seed and data
-    order, which the harness sees to.
+    order, which the harness sees to. From pretrained weights they start as copies, but for heads
+    that are fresh: where the head is pretrained too, they differ by their data order alone.
     """
 
     name: ClassVar[str] = "deep_ensemble"
@@ -30,3 +31,7 @@ class DeepEnsemble(Method):
         from bench.combine import OneMember
 
         return OneMember(backbone)
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """One member with the pretrained weights; its head is its own draw where it is fresh."""
+        return self.build(backbone, num_classes)

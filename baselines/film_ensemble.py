@@ -27,6 +27,10 @@ class FilmEnsemble(Method):
     members differ. ``normal`` draws scales around the backbone's own and shifts around its own,
     both with standard deviation `std`: with 0, and a shared head, members compute what the backbone
     computes.
+
+    Pretrained weights are kept whatever `init` says: scales and shifts start around the backbone's
+    own, `pretrained_std` apart in units of each feature's spread, and heads at the pretrained head
+    where there is one.
     """
 
     name: ClassVar[str] = "film_ensemble"
@@ -39,6 +43,10 @@ class FilmEnsemble(Method):
     gain: PositiveFloat = Field(default=1.0, description="ρ, the spread at the start with `xavier`")
     std: NonNegativeFloat = Field(
         default=0.5, description="standard deviation at the start with `normal`"
+    )
+    pretrained_std: NonNegativeFloat = Field(
+        default=0.05,
+        description="share of a feature's spread that members start apart by, from pretrained",
     )
     head: Literal["member", "shared"] = Field(
         default="member", description="one classifier for all members (as published), or one each"
@@ -65,6 +73,34 @@ class FilmEnsemble(Method):
             )
         except UnsupportedModuleError as error:
             raise NotApplicable(str(error)) from error
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """The pretrained backbone with member norms that start around its own; as `build` else.
+
+        Raises:
+            NotApplicable: see `build`.
+        """
+        from baselines.layers.film import pretrained_film_norm
+        from baselines.layers.member_norms import draw_heads
+        from bench.backbones import fresh_head
+        from sigma_nens import MemberEnsemble, UnsupportedModuleError
+
+        try:
+            ensemble = MemberEnsemble(
+                backbone,
+                self.members,
+                norm=lambda plain: pretrained_film_norm(
+                    plain, self.members, std=self.pretrained_std
+                ),
+                pretrained=True,
+                head=self.head,
+                num_classes=num_classes,
+            )
+        except UnsupportedModuleError as error:
+            raise NotApplicable(str(error)) from error
+        if fresh_head(backbone) is not None:
+            draw_heads(ensemble)
+        return ensemble
 
     def supports(self, backbone: nn.Module) -> str | None:
         """Ask which layers could be given members, without changing any."""

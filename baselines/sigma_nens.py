@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator
 
 from bench.errors import NotApplicable
 from bench.method import Method
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bench.suite import Recipe
-    from sigma_nens import SigmaEnsemble
+    from sigma_nens import SigmaEnsemble, SigmaNorm
+
+BINS = 20
+"""Bins of a histogram of gates, of equal width over [0, 1]."""
 
 
 class SigmaNEns(Method):
@@ -25,6 +29,10 @@ class SigmaNEns(Method):
 
     The loss has a term λ Σ log softmax_τ over the members of each gate, the package's
     `diversity_loss`: τ says how many members share a feature, λ how hard that is pushed.
+
+    From pretrained weights, gates are divided by their initial values and keep the norm's own scale
+    and shift, so that each member starts at the pretrained function, with a head of its own draw
+    where there is no pretrained one.
     """
 
     name: ClassVar[str] = "sigma_nens"
@@ -57,12 +65,20 @@ class SigmaNEns(Method):
     affine: Literal["none", "bias", "full"] = Field(
         default="bias", description="what each member learns in a norm beside its gate"
     )
-
     layers: str = Field(
         default=".*",
         description="regular expression that the dotted name of a normalisation layer must match "
         "in full to be gated",
     )
+
+    @field_validator("layers")
+    @classmethod
+    def _check_layers(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
+        return pattern
 
     def build(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """The gated backbone: ``[B, C, H, W] -> [B, M, K]``; takes ``members=slice``.
@@ -70,21 +86,47 @@ class SigmaNEns(Method):
         Raises:
             NotApplicable: it has no normalisation layer, or one that can't be given members.
         """
+        return self._gated(backbone, num_classes, pretrained=False)
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """The gated backbone that starts at the pretrained function, in every member.
+
+        Raises:
+            NotApplicable: see `build`; or ``unit_gain=False``, which changes the function.
+        """
+        from baselines.layers.member_norms import draw_heads
+        from bench.backbones import fresh_head
+
+        if not self.unit_gain:
+            raise NotApplicable("unit_gain=False changes the function of a pretrained network")
+        ensemble = self._gated(backbone, num_classes, pretrained=True)
+        if fresh_head(backbone) is not None:
+            draw_heads(ensemble)
+        return ensemble
+
+    def _gated(self, backbone: nn.Module, num_classes: int, *, pretrained: bool) -> SigmaEnsemble:
         from sigma_nens import SigmaEnsemble, UnsupportedModuleError
 
+        if reason := self.supports(backbone):
+            raise NotApplicable(reason)
         try:
             return SigmaEnsemble(
                 backbone,
                 self.members,
+                pretrained=pretrained,
                 head=self.head,
                 affine=self.affine,
                 unit_gain=self.unit_gain,
                 gate_init=self.gate_init,
                 gate_std=self.gate_std,
+                select=self._selected,
                 num_classes=num_classes,
             )
         except UnsupportedModuleError as error:
             raise NotApplicable(str(error)) from error
+
+    def _selected(self, name: str, layer: nn.Module) -> bool:
+        return re.fullmatch(self.layers, name) is not None
 
     def penalty(self, model: nn.Module) -> Tensor | None:
         """The diversity term λ L_div; None with λ = 0."""
@@ -102,11 +144,44 @@ class SigmaNEns(Method):
         }
         return [{"params": [p for p in ensemble.other_parameters() if p.requires_grad]}, gates]
 
+    def facts(self, model: nn.Module) -> dict[str, Any]:
+        """How the gates of each layer have been shared out among the members.
+
+        Returns:
+            ``{"gates": [...]}``, for each gated layer: its name (``layer``), how many ``features``
+            it has, a ``histogram`` of its gates σ(γ) (counts in 20 bins over [0, 1]),
+            ``members_per_feature``, the mean over features of the participation ratio
+            (Σ_m g_m)² / Σ_m g_m² in [1, M] (k equal gates and M - k closed ones count as k), and
+            ``equilibrium``, how many the diversity term alone would leave: M times the package's
+            `equilibrium_share`.
+        """
+        from sigma_nens import equilibrium_share
+
+        wanted = self.members * equilibrium_share(self.temperature)
+        layers = _ensemble(model).gate_layers()
+        return {"gates": [_gate_facts(name, layer, wanted) for name, layer in layers.items()]}
+
     def supports(self, backbone: nn.Module) -> str | None:
         """Ask which layers could be gated, without changing any."""
-        from baselines.layers.member_norms import obstacle
+        from baselines.layers.member_norms import norm_names, obstacle
 
-        return obstacle(backbone, self.head)
+        names = norm_names(backbone)
+        if names and not any(re.fullmatch(self.layers, name) for name in names):
+            some = ", ".join(names[:: max(1, len(names) // 5)])
+            return f"layers={self.layers!r} matches no normalisation layer: there are {some}"
+        return obstacle(backbone, self.head, self._selected if names else None)
+
+
+def _gate_facts(name: str, layer: SigmaNorm, equilibrium: float) -> dict[str, Any]:
+    gates = layer.gates().detach().double().cpu()
+    sharing = gates.sum(0).square() / gates.square().sum(0)
+    return {
+        "layer": name,
+        "features": layer.features,
+        "histogram": [int(count) for count in gates.histc(BINS, 0.0, 1.0)],
+        "members_per_feature": float(sharing.mean()),
+        "equilibrium": equilibrium,
+    }
 
 
 def _ensemble(model: nn.Module) -> SigmaEnsemble:

@@ -24,3 +24,7 @@ class Single(Method):
         from bench.combine import OneMember
 
         return OneMember(backbone)
+
+    def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
+        """The backbone itself, with the weights it has."""
+        return self.build(backbone, num_classes)

@@ -115,6 +115,9 @@ def train_together(
         "loaders": options.loaders,
         "plugin": _plugin(spec),
     }
+    if options.device.type == "cuda":
+        # What planning has left in this process's pool would be missing in the first one's.
+        torch.cuda.empty_cache()
     with tempfile.TemporaryDirectory(prefix="sigma-bench-") as folder:
         job["meeting"] = str(Path(folder) / "meeting")
         with _started(job, Path(folder)) as ranks:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
-
 from bench.errors import UserError
 from bench.files import Damaged, file_digest, read_json, stored_value, write_json, write_text
+from bench.locks import Busy as Busy
+from bench.locks import FolderLock, Held, Holder
 from bench.suite import RunSpec
 
-State = Literal["done", "running", "failed", "not applicable", "interrupted", "not run"]
-LOCK_PATIENCE = 2.0
-"""Seconds to wait for a lock that somebody may hold only to look."""
-
-
-class Busy(Exception):
-    """Another process works in the run folder."""
+State = Literal["done", "running", "queued", "failed", "not applicable", "interrupted", "not run"]
+"""How a run stands. Only the queue of a cluster knows which are ``queued``: the disk does not."""
+LOCK_PATIENCE = 0.5
+"""Seconds to try for a run folder, so that a moment's coincidence is no refusal."""
 
 
 class RunFolder:
@@ -30,6 +27,7 @@ class RunFolder:
     def __init__(self, path: Path, spec: RunSpec) -> None:
         self.path = path
         self.spec = spec
+        self._held: Held | None = None
 
     @property
     def metrics_path(self) -> Path:
@@ -52,46 +50,44 @@ class RunFolder:
 
     @contextmanager
     def lock(self, patience: float = LOCK_PATIENCE) -> Iterator[None]:
-        """Hold the folder; the system lets go when the process dies, however it dies.
+        """Hold the folder; a process that dies, or whose node does, lets go (see `bench.locks`).
 
         Raises:
             Busy: another process holds it.
             UserError: the folder can't be written.
         """
-        lock = FileLock(self.path / "lock")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / "lock").touch()
-            lock.acquire(timeout=patience)
-        except Timeout:
-            raise Busy(f"{self.path}: another process works on this run") from None
-        except OSError as error:
-            raise UserError(
-                f"results folder {self.path}: can't be written ({error.strerror}): "
-                f"choose another with --results"
-            ) from None
-        try:
-            for leftover in self.path.rglob(".*.tmp"):
-                leftover.unlink(missing_ok=True)
-            yield
-        finally:
-            lock.release()
+        with ExitStack() as stack:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._held = stack.enter_context(FolderLock(self.path).hold(patience))
+                for leftover in self.path.rglob(".*.tmp"):
+                    leftover.unlink(missing_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"results folder {self.path}: can't be written ({error.strerror}): "
+                    f"choose another with --results"
+                ) from None
+            try:
+                yield
+            finally:
+                self._held = None
+
+    def holder(self) -> Holder | None:
+        """Who works in the folder now, or None."""
+        return FolderLock(self.path).holder()
 
     def is_locked(self) -> bool:
         """Whether a process works in the folder now."""
-        if not (self.path / "lock").exists():
-            return False
-        try:
-            with FileLock(self.path / "lock").acquire(timeout=0):
-                return False
-        except Timeout:
-            return True
-        except OSError:
-            # A read-only results folder can be looked at, and nobody can be working in it.
-            return False
+        return self.holder() is not None
+
+    def _check_held(self) -> None:
+        """Write nothing into a folder that another process has taken over."""
+        if self._held is not None:
+            self._held.check()
 
     def start(self, environment: Mapping[str, Any]) -> None:
         """Note what is asked and where it runs; forget an earlier failure."""
+        self._check_held()
         identity = {"id": self.spec.id, "label": self.spec.label, **self.spec.identity}
         write_json(self.path / "spec.json", identity)
         write_json(self.path / "environment.json", environment)
@@ -100,14 +96,21 @@ class RunFolder:
 
     def fail(self, error: str, traceback: str) -> None:
         """Keep why the run failed."""
+        self._check_held()
         write_json(self.path / "failure.json", {"error": error, "traceback": traceback})
 
     def refuse(self, reason: str) -> None:
         """Keep why the method does not apply to this backbone."""
+        self._check_held()
         write_json(self.path / "not_applicable.json", {"reason": reason})
 
     def finish(self, metrics: Mapping[str, Any], splits: list[str]) -> None:
-        """Store the scores with their records' digests; drop the checkpoints."""
+        """Store the scores with their records' digests; drop the checkpoints.
+
+        Raises:
+            Busy: another process has taken the folder over.
+        """
+        self._check_held()
         files = {
             f"records/{split}.parquet": file_digest(self.records_path(split)) for split in splits
         }
@@ -154,7 +157,7 @@ class RunFolder:
                 return "done", ""
         except Damaged as damage:
             return "interrupted", f"{damage}; run again to redo it"
-        if self.is_locked():
+        if self.holder() is not None:
             return "running", ""
         for name, key, state in (
             ("not_applicable.json", "reason", "not applicable"),

@@ -123,7 +123,7 @@ class _State:
 def train(session: Session) -> float:
     """Train one network to the end of its plan, from its last checkpoint when there is one.
 
-    Of several processes, each calls this with the same plan; the model ends the same in all.
+    Of several processes, each calls this; the model ends the same in all.
 
     Returns:
         seconds of its steps, those before an interruption included.

@@ -17,7 +17,7 @@ def count(network: nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, "he_resnet20", "vit_pico"])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32)])
 def test_plain_logits_for_small_images(name, shape):
     network = create_backbone(name, 7, shape)
@@ -90,6 +90,7 @@ def test_timm_models_take_channels_classes_and_size(name):
         ("wrn28-10", "wrn28_10"),
         ("timm:resnet19", "timm:resnet18"),
         ("timm:", "timm:resnet18"),
+        ("he_resnet57", "he_resnet56"),
         ("", "known"),
     ],
 )

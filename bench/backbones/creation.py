@@ -29,16 +29,14 @@ def create(
     prefix, _ = family(name)
     _check_sizes(name, prefix, num_classes, input_shape)
     if prefix == HUGGING_FACE:
-        from bench.backbones.hugging_face import TextClassifier, text_model
+        from bench.backbones.hugging_face import text_model
 
-        network = text_model(name, num_classes, input_shape, data)
-        assert isinstance(network, TextClassifier)
+        classifier = text_model(name, num_classes, input_shape, data)
         # Any token that is no padding will do.
-        inputs = torch.full((2, *input_shape), 1 if network.pad == 0 else 0)
-    else:
-        network = _image_network(name, prefix, num_classes, input_shape, data)
-        inputs = torch.zeros(2, *input_shape)
-    _try(name, network, inputs, num_classes)
+        _try(name, classifier, torch.full((2, *input_shape), int(classifier.pad == 0)), num_classes)
+        return classifier.train()
+    network = _image_network(name, prefix, num_classes, input_shape, data)
+    _try(name, network, torch.zeros(2, *input_shape), num_classes)
     return network.train()
 
 

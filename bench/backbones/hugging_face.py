@@ -16,7 +16,7 @@ from bench.backbones.heads import mark_fresh_head
 from bench.backbones.hub import quick_hub
 from bench.backbones.names import architecture, family, is_pretrained, weight_file
 from bench.backbones.refusals import cannot_take
-from bench.backbones.weights import read_weights
+from bench.backbones.weights import read_weights, without_prefixes
 from bench.errors import UserError
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -104,7 +104,7 @@ def text_tokenizer(name: str, data: Path) -> Tokenizer:
 
 def text_model(
     name: str, num_classes: int, input_shape: tuple[int, ...], data: Path | None
-) -> nn.Module:
+) -> TextClassifier:
     """A text classifier: the configuration of a folder or hub name, untrained or with weights.
 
     Weights may be those of a classifier or of its encoder alone: its head, and its pooler, are then
@@ -128,20 +128,22 @@ def text_model(
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and input_shape[0] > most:
         raise UserError(cannot_take(name, input_shape, f"it takes {most} tokens at most"))
-    file = weight_file(name, data)
     if not is_pretrained(name):
         return TextClassifier(auto.from_config(config).float(), config.pad_token_id)
-    with _asked(name, data) as (source, options):
-        if file is not None:
-            source, options = None, {"state_dict": read_weights(file, name)}
-        network, report = auto.from_pretrained(
-            source,
-            config=config,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **options,
-        )
+    options: dict[str, Any] = {
+        "config": config,
+        "dtype": torch.float32,
+        "ignore_mismatched_sizes": True,
+        "output_loading_info": True,
+    }
+    file = weight_file(name, data)
+    with _asked(name, data) as (source, asking):
+        if file is None:
+            network, report = auto.from_pretrained(source, **options, **asking)
+        else:
+            untrained = auto.from_config(config)
+            state = without_prefixes(read_weights(file, name), set(untrained.state_dict()))
+            network, report = type(untrained).from_pretrained(None, state_dict=state, **options)
     classifier = TextClassifier(network, config.pad_token_id)
     if reason := _fresh_head(name, network, report):
         mark_fresh_head(classifier, reason)

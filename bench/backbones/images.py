@@ -80,8 +80,8 @@ def _transformer(
     `vit_tiny` has the sizes of Lee, Lee and Song (2021, "Vision Transformer for Small-Size
     Datasets", table 1: patches of 4 pixels for 32, depth 9, width 192, feed-forward width 384); its
     width is that of DeiT-Ti (Touvron et al., 2021). It has 8 heads where they have 12 and 3, so
-    that a packed ensemble can deal them out to 2, 4, 8 or 16 members. Normalisation comes before
-    attention and feed-forward layers, a class token is read out, and nothing is dropped.
+    that a packed ensemble (α = 2, γ = 2) can deal them out to 2, 4 or 8 members. Normalisation
+    comes before attention and feed-forward layers, a class token is read out, nothing is dropped.
     """
     from timm.models import VisionTransformer
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from bench.cli.cancel import cancel
 from bench.cli.checking import check_method, new_method
 from bench.cli.data import data
 from bench.cli.listing import list_things
@@ -80,6 +81,7 @@ def _top(
 
 app.command("run")(run_suite)
 app.command("status")(status)
+app.command("cancel")(cancel)
 app.command("tables")(tables)
 app.command("report")(report)
 app.command("publish")(publish)
@@ -96,8 +98,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: what stands after ``sigma-bench``; by default those of this process.
 
     Returns:
-        the exit code: 0; 1 if a run, a check or a fetch failed, or data are missing; 2 for a person's mistake, said in one line
-        on stderr; 130 after Ctrl-C.
+        the exit code: 0; 1 if a run, a check or a fetch failed, or data are missing; 2 for a
+        person's mistake, said in one line on stderr; 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     _show_what_can_be_shown()

@@ -20,6 +20,21 @@ from bench.cli.options import (
     check_folder,
     request,
 )
+from bench.cli.submitting import (
+    Account,
+    CpusPerRun,
+    GpusPerRun,
+    On,
+    OptionsFile,
+    Parallel,
+    Partition,
+    RunsPerJob,
+    SlurmFlags,
+    Time,
+    Wait,
+    check_place,
+    submit_runs,
+)
 from bench.data.catalogue import load_task
 from bench.errors import UserError, unknown
 from bench.files import Damaged
@@ -30,6 +45,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
+WHAT_NOW = {
+    False: "the same command goes on from the last checkpoints",
+    True: "jobs that are queued go on: the same command follows them",
+}
+"""On a cluster or not -> what an interruption means."""
 
 
 def run_suite(
@@ -63,14 +83,38 @@ def run_suite(
     no_tables: Annotated[
         bool, typer.Option("--no-tables", help="Train and evaluate only.")
     ] = False,
+    on: On = "local",
+    parallel: Parallel = None,
+    runs_per_job: RunsPerJob = None,
+    time: Time = None,
+    partition: Partition = None,
+    account: Account = None,
+    gpus_per_run: GpusPerRun = None,
+    cpus_per_run: CpusPerRun = None,
+    slurm_options: OptionsFile = None,
+    wait: Wait = False,
 ) -> int:
     """Train and evaluate what is not done yet, then write tables, figures and the report.
 
     Runs that are done are skipped, interrupted ones go on from their last checkpoint, and a failed
-    one does not stop the others.
+    one does not stop the others. On a cluster the command ends when the jobs are queued.
 
     Example: sigma-bench run digits --method sigma_nens --set budget.epochs=5
     """
+    flags = SlurmFlags(
+        parallel,
+        runs_per_job,
+        time,
+        partition,
+        account,
+        gpus_per_run,
+        cpus_per_run,
+        slurm_options,
+        wait,
+    )
+    cluster = check_place(on, workers) == "slurm"
+    if not cluster:
+        flags.check_unused()
     check_folder("--data", data)
     asked = request(suite, settings, results, plugins, scale)
     chosen = choose_runs(asked, methods or [], seeds or [])
@@ -83,13 +127,17 @@ def run_suite(
         show_plans(asked, chosen, data, device, console)
         return 0
     try:
-        failed = _do(asked, chosen, data, device, workers, console)
-        if not no_tables:
+        todo = _to_do(asked, chosen, console)
+        if cluster and todo:
+            failed = submit_runs(asked, todo, data, device, flags, console)
+        else:
+            failed = _do(asked, todo, data, device, workers, console)
+        if not no_tables and (not cluster or wait):
             from bench.cli.writing import write_everything
 
             write_everything(asked, console)
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on from the last checkpoints", file=sys.stderr)
+        print(f"interrupted: {WHAT_NOW[cluster]}", file=sys.stderr)
         return INTERRUPTED
     if failed:
         console.print(f"{failed} failed: `sigma-bench status {asked.asked}` says why")
@@ -150,14 +198,19 @@ def check_sources(runs: list[RunSpec], data: Path) -> None:
             load_task(run.task, data, run.backbone)
 
 
-def _do(
-    asked: Request, chosen: list[RunSpec], data: Path, device: str, workers: int, console: Console
-) -> int:
-    """Do the runs; how many failed."""
+def _to_do(asked: Request, chosen: list[RunSpec], console: Console) -> list[RunSpec]:
+    """The runs that are not done; says how many there are."""
     todo = [run for run in chosen if not is_done(asked, run)]
     done = len(chosen) - len(todo)
     skipped = f", {done} done already" if done else ""
     console.print(f"{asked.suite.name}: {len(chosen)} runs{skipped}, in {asked.folder.path}")
+    return todo
+
+
+def _do(
+    asked: Request, todo: list[RunSpec], data: Path, device: str, workers: int, console: Console
+) -> int:
+    """Do the runs; how many failed."""
     if not todo:
         return 0
     check_sources(todo, data)

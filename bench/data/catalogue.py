@@ -278,7 +278,7 @@ _ENTRIES = (
         "text_folder:PATH",
         "a folder with train.tsv, val.tsv, test.tsv of text<TAB>label, and ood/<name>.tsv",
         TextFolderOptions,
-        "bench.data.text",
+        "bench.data.text_folder",
         text=True,
     ),
     Entry(

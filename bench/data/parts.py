@@ -68,11 +68,11 @@ def stratified_part(labels: Tensor, size: int, place: str) -> tuple[Tensor, Tens
     if bool((counts == 1).any()):
         one = int((counts == 1).int().argmax())
         raise UserError(
-            f"{place}: class number {one} has 1 image only, which can't be divided: add images"
+            f"{place}: class number {one} has 1 sample only, which can't be divided: add some"
         )
     if not classes <= size <= len(labels) - classes:
         raise UserError(
-            f"{place}: {size} of {len(labels)} images for validation: with {classes} classes it "
+            f"{place}: {size} of {len(labels)} samples for validation: with {classes} classes it "
             f"must be {classes} to {len(labels) - classes}"
         )
     first, second = train_test_split(

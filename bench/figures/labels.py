@@ -58,21 +58,21 @@ def place_labels(
     points = [*obstacles, *((label.x, label.y) for label in labels)]
     marks = axes.transData.transform(np.asarray(points)) if points else np.empty((0, 2))
     pixel = axes.figure.dpi / 72
-    frame: Box = tuple(axes.get_window_extent().extents)
+    left, bottom, right, top = map(float, axes.get_window_extent().extents)
     taken: list[Box] = []
     for label in labels:
         centre = axes.transData.transform((label.x, label.y))
         width, height = _extent(axes, label.text, size)
         best: tuple[float, Box, tuple[float, float]] | None = None
-        for ring, (right, up) in itertools.product(_RINGS, _DIRECTIONS):
+        for ring, (aside, up) in itertools.product(_RINGS, _DIRECTIONS):
             # Corners of a ring lie on the circle as its sides do.
-            reach = ring * pixel / (np.hypot(right, up))
+            reach = ring * pixel / np.hypot(aside, up)
             middle = (
-                centre[0] + right * (reach + width / 2),
+                centre[0] + aside * (reach + width / 2),
                 centre[1] + up * (reach + height / 2),
             )
             box = _box(middle, width, height)
-            cost = _cost(box, taken, marks, frame, pixel) + 0.02 * ring
+            cost = _cost(box, taken, marks, (left, bottom, right, top), pixel) + 0.02 * ring
             if best is None or cost < best[0] - 1e-9:
                 shift = ((middle[0] - centre[0]) / pixel, (middle[1] - centre[1]) / pixel)
                 best = (cost, box, shift)

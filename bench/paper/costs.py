@@ -65,7 +65,7 @@ def _drawing(place: Place, name: str, look: own.Look) -> Drawing:
     fills = "; how a marker is filled tells the backbone" if len(place.done) > 1 else ""
     return Drawing(
         name,
-        f"{TITLE}: {own.data_name(source, group)}",
+        f"{TITLE}: {own.data_name(group)}",
         own.caption(
             "Test accuracy (above) and NLL (below) against the FLOPs of the whole training, the "
             f"number of parameters and the FLOPs of one prediction, all logarithmic{fills}.",
@@ -166,7 +166,8 @@ def log_ticks(low: float, high: float, most: int = 4) -> list[float]:
     import numpy as np
 
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    for digits in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10)), tuple(np.arange(1, 10, 0.5))):
+    steps = [(np.arange(10, 100, step) / 10).tolist() for step in (10, 5, 1)]
+    for digits in ((1,), (1, 3), (1, 2, 5), *steps):
         found = [float(d) * 10.0**power for power in decades for d in digits]
         inside = [one for one in found if low <= one <= high]
         if len(inside) >= 2:

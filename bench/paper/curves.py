@@ -74,7 +74,7 @@ def draw_severity(rows: Sequence[tuple[Source, Group]], look: own.Look) -> Figur
     grid = figure.subplots(len(rows), 3, squeeze=False, sharex=True)
     for panels, (source, group) in zip(grid, rows, strict=True):
         styles = look.of(source)
-        panels[1].set_title(own.data_name(source, group))
+        panels[1].set_title(own.data_name(group))
         for axes, measure in zip(panels, (own.ACCURACY, own.ECE, own.NLL), strict=True):
             axes.set_ylabel(measure.title)
             for method in group.methods:
@@ -120,7 +120,7 @@ def _members_drawing(name: str, source: Source, group: Group, look: own.Look) ->
         name,
         F3_TITLE,
         own.caption(
-            f"{own.data_name(source, group)}, {own.backbone_name(group.backbone)}: test accuracy "
+            f"{own.data_name(group)}, {own.backbone_name(group.backbone)}: test accuracy "
             "and NLL over the number of members M; M = 1 is the single network (dotted line). A "
             "cross at the foot marks an M that a method can't have here.",
             f"{source.standing}; {own.seeds_words(group.methods)}.",

@@ -134,10 +134,9 @@ def title_of(name: str) -> str:
     return words(_METHODS.get(name, name))
 
 
-def data_name(source: Source, group: Group) -> str:
-    """What a figure calls the data of a group: as the field does, where it is known."""
-    known = _DATA.get(group.task) or (_DATA.get(source.name) if _one_task(source) else None)
-    return words(known or group.task)
+def data_name(group: Group) -> str:
+    """What a figure calls the data of a group: as the field does where it is the whole set."""
+    return words(_DATA.get(group.task, group.task))
 
 
 def group_names(source: Source) -> list[str]:
@@ -188,15 +187,16 @@ def marker_size(style: Style, size: float = 4.0) -> float:
 
 
 def legend(figure: Figure, entries: Sequence[tuple[str, dict[str, Any]]], columns: int) -> None:
-    """Words below the figure, each with what it stands for."""
+    """Words below the figure, each with what it stands for, in rows of about the same length."""
     from matplotlib.lines import Line2D
 
+    rows = -(-len(entries) // columns)
     handles = [Line2D([], [], **look) for _, look in entries]
     figure.legend(
         handles,
         [name for name, _ in entries],
         loc="outside lower center",
-        ncols=min(columns, len(entries)),
+        ncols=-(-len(entries) // rows),
         frameon=False,
         columnspacing=1.0,
         handletextpad=0.4,

@@ -107,7 +107,7 @@ def reliability(paper: Paper, look: own.Look) -> Iterator[Drawing | own.Absent]:
 def _reliability(source: Source, group: Group, name: str, look: own.Look) -> Drawing | own.Absent:
     collection = source.collection
     sound = [method for method in group.methods if collection.sound(method)]
-    place = f"{own.data_name(source, group)}, {own.backbone_name(group.backbone)}"
+    place = f"{own.data_name(group)}, {own.backbone_name(group.backbone)}"
     if not sound:
         reason = f"no per-sample records of {group.title} in {source.title}"
         return own.Absent(name, f"{F4_TITLE}: {place}", reason, source.command)

@@ -75,7 +75,7 @@ def draw(source: Source, groups: Sequence[Group], look: own.Look) -> Figure:
     ):
         axes = grid[row, column]
         if row == 0:
-            axes.set_title(f"{own.data_name(source, group)}, {_start_words(group)}")
+            axes.set_title(f"{own.data_name(group)}, {_start_words(group)}")
         if column == 0:
             axes.set_ylabel(own.ACCURACY.title)
         axes.set_xlabel(measure.title)

@@ -74,7 +74,7 @@ def _drawing(
         name,
         f"{TITLE}: {own.backbone_name(group.backbone)}",
         own.caption(
-            f"{own.data_name(source, group)}, {own.backbone_name(group.backbone)}; layers from the "
+            f"{own.data_name(group)}, {own.backbone_name(group.backbone)}; layers from the "
             "input to the output. Above: the share of a layer's gates at each value, the darker "
             "the more. Below: members that share a feature, (Σ s)² / Σ s² over the members' gates "
             "s, and their standard deviation over seeds; dashed: the closed-form k*.",
@@ -127,12 +127,12 @@ def draw(each: Sequence[Gates], look: own.Look) -> Figure:
     for axes in grid.flat:
         axes.set_axis_off()
     largest = max(float(one.shares.max()) for one in each)
-    squares = None
+    histograms = []
     for index, one in enumerate(each):
         band, column = divmod(index, columns)
         above, below = grid[2 * band, column], grid[2 * band + 1, column]
         above.set_title(f"{'τ = ' if column == 0 else ''}{one.temperature:g}")
-        squares = _histograms(above, one, largest, look)
+        histograms.append(_histograms(above, one, largest, look))
         _sharing(below, one, look)
         if column == 0:
             above.set_ylabel("Gate σ(γ)")
@@ -143,7 +143,7 @@ def draw(each: Sequence[Gates], look: own.Look) -> Figure:
         grid[2 * band + 1, 0].set_ylim(0, 1.3 * members)
         grid[2 * band + 1, 0].set_yticks((0, members / 2, members))
     figure.supxlabel("Gated layer, from input to output", fontsize=8)
-    bar = figure.colorbar(squares, ax=grid[0::2, :], aspect=12, pad=0.01)
+    bar = figure.colorbar(histograms[-1], ax=grid[0::2, :], aspect=12, pad=0.01)
     bar.set_label("Share of gates")
     bar.outline.set_linewidth(0.4)
     return figure

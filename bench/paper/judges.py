@@ -88,9 +88,10 @@ def severity(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
 
     def tests(group: Group, own: MethodRuns) -> list[Test] | None:
         found = contrast([values(own, ("shift", "ece_slope"))], [1])
-        return found and [
-            Test("slope of ECE", found, most=FLAT, unit="points a severity", scale=100.0)
-        ]
+        if found is None:
+            return None
+        unit = "points a severity"
+        return [Test("slope of ECE", found, most=FLAT, unit=unit, scale=100.0)]
 
     findings = []
     for source in evidence.paper.of(suites):
@@ -112,7 +113,7 @@ def detection(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
         evidence: Evidence, source: Source, group: Group, own: MethodRuns, other: MethodRuns
     ) -> list[Test] | None:
         found = contrast([aurocs(own), aurocs(other)], [1, -1])
-        return found and [_weaker("ΔAUROC", found)]
+        return None if found is None else [_weaker("ΔAUROC", found)]
 
     return _against(evidence, suites, ENSEMBLE, tests)
 
@@ -166,7 +167,7 @@ def _accuracy_test(
     evidence: Evidence, source: Source, group: Group, own: MethodRuns, other: MethodRuns
 ) -> list[Test] | None:
     found = evidence.comparisons.difference(source, group, own, other, "accuracy")
-    return found and [accuracy_test(found)]
+    return None if found is None else [accuracy_test(found)]
 
 
 def accuracy_test(found: Estimate) -> Test:

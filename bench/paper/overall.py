@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bench.paper.estimates import Estimate, values
-from bench.paper.findings import FULL_SCALE, Finding, Test, scales_of_source
+from bench.paper.findings import FULL_SCALE, Finding, Test, Verdict, scales_of_source
 from bench.paper.judges import (
     ENSEMBLE,
     OWN,
@@ -93,7 +93,7 @@ def wide_parameters(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
     )
     failed = "; ".join(test.shortcoming for test in tests if not test.passed)
     measured = "; ".join(test.words for test in tests)
-    verdict = "does not hold" if failed else "holds"
+    verdict: Verdict = "does not hold" if failed else "holds"
     return [Finding(where, source, verdict, measured, failed, "", tests, scales)]
 
 
@@ -156,7 +156,7 @@ def architectures(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
         return [Finding(where, None, "not measured", measured, reason, command, (), scales)]
     failed = sum(finding.verdict != "holds" for finding in found)
     reason = f"accuracy or NLL does not hold in {failed} of {len(found)} cases" if failed else ""
-    verdict = "does not hold" if failed else "holds"
+    verdict: Verdict = "does not hold" if failed else "holds"
     return [Finding(where, None, verdict, measured, reason, "", (), scales)]
 
 

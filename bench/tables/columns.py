@@ -82,7 +82,7 @@ COST = (
     cost_column("budget_deviation", "Off budget", unit="%", scale=100.0, digits=2, constant=True),
     SECONDS,
     cost_column("train_images_per_second", "Train speed", unit="images/s", digits=0),
-    cost_column("inference_flops", "Inference", unit="FLOPs/image", **_BIG),
+    cost_column("inference_flops", "Inference", unit="FLOPs/sample", **_BIG),
     INFERENCE_SPEED,
     cost_column("peak_memory_bytes", "Peak memory", unit="MiB", scale=2.0**-20, digits=0),
     cost_column("member_chunk", "Member chunk", **_COUNT),

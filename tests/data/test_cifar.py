@@ -2,6 +2,7 @@ import gzip
 import pickle
 import struct
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ import scipy.io
 import torch
 from PIL import Image
 
-from bench.data.catalogue import CifarOptions
+from bench.data.catalogue import CifarOptions, PublishedCorruption
 from bench.data.cifar import load
-from bench.data.corruptions import CORRUPTIONS, corrupt
+from bench.data.corruptions import corrupt
 from bench.data.task import UNKNOWN, Outlier, Shift
 from bench.errors import UserError
 
@@ -343,7 +344,7 @@ def test_one_changed_value_makes_another_image(data):
 def test_generated_shifts(data):
     task = cifar10(data, severities=(1, 4))
     assert task.shift_origin == "generated"
-    assert task.shifts == tuple(Shift(c, s) for c in CORRUPTIONS for s in (1, 4))
+    assert task.shifts == tuple(Shift(c, s) for c in get_args(PublishedCorruption) for s in (1, 4))
     split = task.load_shift(Shift("contrast", 4))
     assert torch.equal(split.inputs, corrupt(task.test.inputs, "contrast", 4))
     assert torch.equal(split.labels, task.test.labels)

@@ -60,7 +60,7 @@ def test_a_part_does_not_depend_on_global_generators():
 @pytest.mark.parametrize(
     ("labels", "size", "message"),
     [
-        ([0, 0, 1], 1, "1 image only"),
+        ([0, 0, 1], 1, "1 sample only"),
         ([0, 0, 1, 1], 1, "must be 2 to 2"),
         ([0, 0, 1, 1], 3, "must be 2 to 2"),
         ([0, 0, 1, 1], 4, "must be 2 to 2"),

@@ -7,7 +7,7 @@ from word_tokenizer import Words
 
 from bench.data.catalogue import TextFolderOptions, check_task, load_task
 from bench.data.task import UNKNOWN, Outlier, Shift
-from bench.data.text import load
+from bench.data.text_folder import load
 from bench.data.typos import misspell
 from bench.errors import UserError
 from bench.suite import TaskSpec

@@ -67,6 +67,8 @@ def test_two_processes_do_as_one_where_norms_see_single_samples(two, name, tmp_p
     assert any((alone[key] - value).abs().max() > 1e-3 for key, value in start.items())
     together = of_rank(two, name, 0)
     assert together.keys() == alone.keys()
+    # Losses are sums over members, and of the size of ten.
+    torch.testing.assert_close(together.pop("losses"), alone.pop("losses"), rtol=1e-6, atol=1e-6)
     for key, value in alone.items():
         torch.testing.assert_close(together[key], value, rtol=0, atol=1e-6)
 

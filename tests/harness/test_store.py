@@ -184,7 +184,7 @@ def test_leftovers_of_a_dead_process_go(folder):
     folder.path.mkdir(parents=True)
     (folder.path / ".metrics.json.123.tmp").write_text("half")
     with folder.lock():
-        assert [path.name for path in folder.path.iterdir()] == ["lock"]
+        assert [path.name for path in folder.path.iterdir()] == ["lock.1"]
 
 
 def test_progress_survives_a_cut_line_and_rewinds(tmp_path):
@@ -245,6 +245,6 @@ def test_a_full_disk_is_told_with_the_file(tmp_path, monkeypatch, where):
 
 
 def test_a_lock_that_is_no_file_is_one_line(folder):
-    (folder.path / "lock").mkdir(parents=True)
+    (folder.path / "lock.1").mkdir(parents=True)
     with pytest.raises(UserError, match=r"can't be written.*--results"), folder.lock():
         pass

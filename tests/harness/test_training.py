@@ -175,6 +175,63 @@ def test_member_chunks_give_the_same_gradients(chunk):
         torch.testing.assert_close(first, second)
 
 
+class Normless(Separate):
+    name = "normless"
+
+    def build(self, backbone, num_classes):
+        model = Heads(self.members, num_classes)
+        for body in model.bodies:
+            body[1] = nn.GroupNorm(2, 4)
+        return model
+
+
+@pytest.mark.parametrize("clip", [None, 1e-2])
+@pytest.mark.parametrize("chunk", [0, 1, 2])
+@pytest.mark.parametrize("parts", [2, 3, 4, 9])
+def test_accumulated_gradients_are_those_of_the_whole_batch(parts, chunk, clip):
+    torch.manual_seed(0)
+    method = Normless()
+    whole, divided = method.build(None, 3).double(), method.build(None, 3).double()
+    divided.load_state_dict(whole.state_dict())
+    inputs, target = torch.randn(9, 1, 4, 4).double(), torch.arange(9) % 3
+    losses = []
+    for model, accumulate, size in ((whole, 1, 0), (divided, parts, chunk)):
+        recipe = Recipe(momentum=0, weight_decay=0, accumulate=accumulate, gradient_clip=clip)
+        optimizer = make_optimizer(method, model, recipe)
+        losses.append(train_step(model, method, optimizer, inputs, target, recipe, size))
+    torch.testing.assert_close(losses[0], losses[1])
+    for first, second in zip(whole.parameters(), divided.parameters(), strict=True):
+        assert first.grad.abs().max() > 0
+        torch.testing.assert_close(first.grad, second.grad)
+
+
+def test_accumulation_holds_one_part_at_a_time():
+    """Batch norm sees the parts, and the sizes of parts differ by one at most."""
+    sizes = []
+    model = Heads(1)
+    model.bodies[0][1].register_forward_hook(lambda layer, args, out: sizes.append(len(out)))
+    recipe = Recipe(accumulate=4)
+    method = Separate(members=1)
+    optimizer = make_optimizer(method, model, recipe)
+    inputs, target = torch.randn(10, 1, 4, 4), torch.arange(10) % 3
+    train_step(model, method, optimizer, inputs, target, recipe, 0)
+    assert sizes == [3, 3, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"batch_size": 10, "devices": 4}, "batch_size=10 can't be shared evenly by devices=4: 8"),
+        ({"batch_size": 2, "devices": 4}, "batch_size=2 can't be shared evenly by devices=4: 4"),
+        ({"batch_size": 8, "accumulate": 9}, "accumulate=9: a device has only 8 samples"),
+        ({"batch_size": 8, "devices": 4, "accumulate": 3}, "accumulate=3: a device has only 2"),
+    ],
+)
+def test_batches_that_cannot_be_divided_are_refused(values, line):
+    with pytest.raises(ValueError, match=line):
+        Recipe(**values)
+
+
 def test_the_default_loss_is_the_sum_over_members():
     logits, target = torch.randn(6, 3, 4).double(), torch.tensor([0, 1, 2, 3, 0, 1])
     expected = sum(nn.functional.cross_entropy(logits[:, m], target) for m in range(3))

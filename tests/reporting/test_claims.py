@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -477,3 +478,13 @@ def test_a_terminal_shows_every_claim_and_no_command_twice(results: Path) -> Non
 def test_samples_of_the_fixture_are_enough_for_the_margin() -> None:
     """A point of accuracy must be whole samples, or the tests above test rounding."""
     assert SAMPLES % 100 == 0
+
+
+def test_the_documentation_has_every_claim_with_its_bounds() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.count("|") == 4}
+    for claim in CLAIMS:
+        assert claim.name in rows
+        bounds = re.findall(r"[−+]?\d+(?:\.\d+)? (?:points?|%)", claim.criterion)
+        missing = [bound for bound in bounds if bound.split()[0] not in rows[claim.name]]
+        assert claim.name == "parameters" or not missing, (claim.name, missing)

@@ -121,7 +121,8 @@ from bench.cli import run
 
 patch = pytest.MonkeyPatch()
 ship(patch, Path("suites"))
-store(Path("results"), "cifar100", only=lambda spec: spec.seed == 0)
+wide = {("wrn28_8", "sigma_nens"), ("wrn28_10", "deep_ensemble")}
+store(Path("results"), "cifar100", only=lambda spec: (spec.backbone, spec.method) in wide)
 assert run(["tables", "paper"]) == 0
 slow = {"torch", "torchvision", "timm", "lightning", "transformers"} & set(sys.modules)
 assert not slow, slow

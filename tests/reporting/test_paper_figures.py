@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
@@ -22,14 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from paper_figure_results import LAYERS, TAUS, gates, paper_of, scores, store, suite_of
 
-from bench.figures.labels import Label, along, place_labels
-from bench.figures.styles import BLACK, KNOWN, RC, method_styles, natural, shades_of
+from bench.figures.styles import KNOWN, RC, shades_of
 from bench.paper.collect import Paper
-from bench.paper.costs import log_ticks
 from bench.paper.figures import LIST, paper_figures, write_paper_figures
-from bench.store import SuiteFolder
 from bench.suite import RunSpec
-from bench.tables.collection import collect
 
 NAMES = [
     "F1-frontier",
@@ -120,37 +114,41 @@ def extents(texts: list[Text]) -> list[Any]:
     return [Text.get_window_extent(text) for text in texts]
 
 
-def test_every_figure_is_svg_and_pdf_at_one_of_two_widths(
-    paper: Paper, finished: Path, tmp_path: Path
+def test_every_figure_has_its_name_and_one_of_two_widths(
+    paper: Paper, figures: dict[str, Figure]
 ) -> None:
-    shutil.copytree(finished, tmp_path / "results")
-    paths = write_paper_figures(paper_of(tmp_path / "results"))
-    assert [path.name for path in paths] == [
-        *(f"{name}.{end}" for name in NAMES for end in ("svg", "pdf")),
-        LIST,
-    ]
+    assert list(figures) == NAMES
+    for drawing in paper_figures(paper).drawings:
+        inches = 3.25 if drawing.name in COLUMN else 6.75
+        assert figures[drawing.name].get_figwidth() == inches
+        assert drawing.wide == (inches > 3.25)
+
+
+def test_files_are_vectors_with_their_captions_and_the_same_each_time(
+    finished: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished / "temperature", results / "temperature")
+    paper = paper_of(results)
+    paths = write_paper_figures(paper)
+    names = ["F1-frontier", "F5-gates-resnet18", "F5-gates-resnet18_pretrained"]
+    files = [f"{name}.{end}" for name in names for end in ("svg", "pdf")]
+    assert [path.name for path in paths] == [*files, LIST]
+    first = {path: path.read_bytes() for path in paths}
     for path in paths[:-1]:
         content = path.read_bytes()
         if path.suffix == ".pdf":
             assert content.startswith(b"%PDF")
             continue
         root = ET.fromstring(content)
-        inches = 3.25 if path.stem in COLUMN else 6.75
-        assert float(root.attrib["width"].removesuffix("pt")) == pytest.approx(inches * 72)
+        assert float(root.attrib["width"].removesuffix("pt")) == pytest.approx(6.75 * 72)
         assert not [one for one in root.iter() if one.tag.endswith("image")], "not vector"
     listed = paths[-1].read_text(encoding="utf-8")
     for drawing in paper_figures(paper).drawings:
         assert f"({drawing.name}.svg)" in listed
         assert drawing.caption in listed
-
-
-def test_the_same_results_give_the_same_bytes(paper: Paper) -> None:
-    first, second = (paper_figures(paper).drawings for _ in range(2))
-    for one, other in zip(first, second, strict=True):
-        if one.name in ("F1-frontier", "F5-gates-resnet18", "F6-cost-cifar10"):
-            assert one.render("svg") == other.render("svg")
-            assert one.render("pdf") == other.render("pdf")
-        assert one.caption == other.caption
+    again = write_paper_figures(paper_of(results))
+    assert {path: path.read_bytes() for path in again} == first
 
 
 def test_f1_has_a_point_a_temperature_and_reference_marks(figures: dict[str, Figure]) -> None:
@@ -303,136 +301,3 @@ def test_nothing_is_clipped_small_or_covered_by_a_legend(figures: dict[str, Figu
         tight = figure.get_tightbbox()
         assert tight.x0 >= -0.02, name
         assert tight.x1 <= figure.get_figwidth() + 0.02, name
-
-
-def test_nothing_is_drawn_without_results_but_everything_is_named(tmp_path: Path) -> None:
-    found = paper_figures(paper_of(tmp_path))
-    assert found.drawings == ()
-    kinds = [one.name.split("-")[0] for one in found.absent]
-    assert list(dict.fromkeys(kinds)) == ["F1", "F2", "F3", "F4", "F5", "F6"]
-    commands = {one.name: one.command for one in found.absent}
-    assert commands["F1-frontier"] == "sigma-bench run temperature --data DIR"
-    assert commands["F3-members"] == "sigma-bench run members --data DIR"
-    assert commands["F6-cost-cifar100"] == "sigma-bench run cifar100 --data DIR"
-    [missing] = [one for one in found.absent if one.name == "F6-cost-imagenet"]
-    assert "imagenet" in missing.reason
-
-    listed = write_paper_figures(paper_of(tmp_path))[0].read_text(encoding="utf-8")
-    for one in found.absent:
-        assert one.name in listed
-        assert one.command in listed
-
-
-def test_captions_say_what_is_missing_and_how_many_seeds(tmp_path: Path) -> None:
-    def some(spec: RunSpec) -> bool:
-        if spec.method == "deep_ensemble":
-            return False
-        return "@" not in spec.backbone and (spec.method != "sigma_nens" or spec.seed == 0)
-
-    store(tmp_path, "temperature", only=some)
-    store(tmp_path, "cifar10", only=lambda spec: spec.seed == 0 and spec.backbone == "resnet18")
-    captions = {one.name: one.caption for one in paper_figures(paper_of(tmp_path)).drawings}
-    first = captions["F1-frontier"]
-    assert "deep_ensemble on cifar10, resnet18 (2 of 2 seeds)" in first
-    assert "sigma_nens (temperature=5.0) on cifar10, resnet18 (1 of 2 seeds)" in first
-    assert "single on cifar10, resnet18" not in first
-    assert "all of cifar10, resnet18@weights.safetensors" in first
-    assert "to fill it: sigma-bench run temperature --data DIR" in first
-    assert "n = 1 to 2 seeds" in first
-    second = captions["F2-severity-resnet18"]
-    assert "n = 1 seed, no error bars" in second
-    assert "all of cifar100, resnet18" in second
-    assert "generated" in second
-    assert "F5-gates-resnet18_pretrained" not in captions
-
-
-def test_what_does_not_apply_is_no_gap(paper: Paper) -> None:
-    [caption] = [one.caption for one in paper_figures(paper).drawings if one.name == "F3-members"]
-    assert "Not applicable: packed_ensemble (members=8) on cifar100, resnet18." in caption
-    assert "Not run yet" not in caption
-
-
-def test_runs_without_gates_or_records_are_named(tmp_path: Path) -> None:
-    def without_gates(metrics: dict[str, Any]) -> dict[str, Any]:
-        return {name: part for name, part in metrics.items() if name != "method"}
-
-    store(tmp_path, "temperature", only=lambda spec: spec.parameters.get("temperature") != 5)
-    store(
-        tmp_path,
-        "temperature",
-        only=lambda spec: spec.parameters.get("temperature") == 5,
-        change=without_gates,
-    )
-    store(tmp_path, "cifar100")
-    folder = SuiteFolder(tmp_path, "cifar100")
-    for spec in suite_of("cifar100").runs():
-        if (spec.method == "single" and spec.seed == 0) or spec.method == "deep_ensemble":
-            folder.run(spec).records_path("test").write_bytes(b"PAR1")
-    drawn = {one.name: one for one in paper_figures(paper_of(tmp_path)).drawings}
-    assert "No gates were recorded for sigma_nens (temperature=5.0)." in (
-        drawn["F5-gates-resnet18"].caption
-    )
-    reliability = drawn["F4-reliability-cifar100-resnet18"]
-    assert "single (1 of 2 seeds); deep_ensemble (2 of 2 seeds)" in reliability.caption
-    titles = [axes.get_title() for axes in reliability.draw().axes]
-    assert titles == ["Single", "Packed-Ensembles", "σN-Ens"]
-
-
-def test_a_figure_that_can_be_drawn_no_more_is_removed(finished: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    shutil.copytree(finished / "members", results / "members")
-    folder = paper_of(results).folder.figures
-    write_paper_figures(paper_of(results))
-    mine = folder / "F7-mine.svg"
-    mine.write_text("mine")
-    assert (folder / "F3-members.svg").exists()
-    shutil.rmtree(results / "members")
-    write_paper_figures(paper_of(results))
-    assert sorted(path.name for path in folder.iterdir()) == ["F7-mine.svg", LIST]
-
-
-@settings(max_examples=10, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=7),
-    st.booleans(),
-)
-def test_labels_never_cover_each_other(points: list[tuple[float, float]], same: bool) -> None:
-    places = [points[0]] * len(points) if same else points
-    with rc_context(RC):
-        figure = Figure(figsize=(3.25, 2))
-        axes = figure.subplots()
-        axes.set(xlim=(-0.2, 1.2), ylim=(-0.2, 1.2))
-        labels = [Label(*place, f"{index}.25", "#000000") for index, place in enumerate(places)]
-        place_labels(axes, labels, along(axes, places))
-    boxes = extents(axes.texts)
-    assert [text.get_text() for text in axes.texts] == [label.text for label in labels]
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.floats(-3, 20), st.floats(0.05, 8), st.integers(2, 6))
-def test_cost_axes_have_a_few_ticks_inside(start: float, decades: float, most: int) -> None:
-    low, high = 10.0**start, 10.0 ** (start + decades)
-    ticks = log_ticks(low, high, most)
-    assert 2 <= len(ticks) <= most
-    assert ticks == sorted(set(ticks))
-    assert all(low <= tick <= high for tick in ticks)
-
-
-@pytest.mark.parametrize("colour", [BLACK, "#D55E00", "#F0E442"])
-def test_shades_are_distinct_and_darken(colour: str) -> None:
-    assert shades_of(colour, 1) == [colour]
-    shades = shades_of(colour, 40)
-    assert len(set(shades)) == 40
-    light = [sum(int(one[place : place + 2], 16) for place in (1, 3, 5)) for one in shades]
-    assert light == sorted(light, reverse=True)
-
-
-def test_variants_of_a_method_have_shades_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    collection = collect(suite_of("temperature"), SuiteFolder(tmp_path, "temperature"))
-    styles = method_styles(collection)
-    labels = [f"sigma_nens (temperature={tau})" for tau in TAUS]
-    assert [styles[label].colour for label in labels] == shades_of("#D55E00", 3)
-    assert {styles[label].marker for label in labels} == {"*"}
-    assert styles["single"] == KNOWN["single"]
-    assert sorted(["τ=10", "τ=2", "τ=0.5", "a"], key=natural) == ["a", "τ=0.5", "τ=2", "τ=10"]

@@ -139,6 +139,7 @@ def test_a_method_that_does_not_apply_says_why_and_is_no_gap(results: Path) -> N
     assert shown["Accuracy (%) ↑"] == "n/a"
     assert "packed_ensemble: not applicable: packing changes the architecture." in table.footnotes
     assert not any("that are missing" in note for note in table.notes)
+    assert not any("fills it" in note for note in table.footnotes)
 
 
 def test_a_failed_run_says_its_error(results: Path) -> None:
@@ -173,6 +174,15 @@ def test_the_largest_scale_with_results_is_shown_and_named(results: Path) -> Non
     assert scales == {("cifar10", "tiny"), ("cifar100", "paper")}
     tiny = sections(results, "t1-cifar", "tiny")
     assert [("tiny" in table.title) for table in tiny] == [True, True]
+
+
+def test_a_scale_of_which_every_run_failed_has_no_results(results: Path) -> None:
+    store(results, "cifar10", "tiny")
+    suite = load_suite("cifar10", (), "paper")
+    run = SuiteFolder(results, suite.name).run(suite.runs()[0])
+    run.start({})
+    run.fail("out of memory", "...")
+    assert collect_paper(results).sources["cifar10"].scale == "tiny"
 
 
 def test_a_scale_that_no_suite_has_is_refused(results: Path) -> None:

@@ -1,0 +1,1 @@
+"""Runs on a Slurm cluster: submitted, requeued, followed and cancelled; the truth is on disk."""
