@@ -19,6 +19,7 @@ from baselines.layers.packed_transformer import (
 )
 from baselines.layers.packed_width import Packing, place_of
 from baselines.layers.trace import Trace
+from bench.backbones.he_resnet import PadShortcut
 from bench.errors import NotApplicable
 
 
@@ -86,6 +87,8 @@ class Conversion:
             return norm
         if tokens and is_drop_path(module):
             return packed_drop_path(module, packing)
+        if isinstance(module, PadShortcut):
+            return _packed_shortcut(place, module, packing)
         if isinstance(module, _BatchNorm):
             _widen(module, packing.width(place, module.num_features, packing.members))
         else:
@@ -159,6 +162,16 @@ def _packed_linear(
     fans = linear.in_features, packed_linear.weight.shape[-1]
     start_like(packed_linear, linear, *fans)
     return packed_linear
+
+
+def _packed_shortcut(place: str, shortcut: PadShortcut, packing: Packing) -> PadShortcut:
+    """Zeros around the channels of each member, as many as its width asks for."""
+    wide = [
+        packing.width(place, channels, packing.members) if channels else 0
+        for channels in (shortcut.before, shortcut.after)
+    ]
+    before, after = (width // packing.members for width in wide)
+    return PadShortcut(before, after, packing.members)
 
 
 def _widen(norm: _BatchNorm, width: int) -> None:

@@ -18,24 +18,26 @@ class PadShortcut(nn.Module):
     Zeros come equally before and after the old channels, as in the published weights.
 
     Args:
-        before: channels of zeros in front of the old ones.
+        before: channels of zeros in front of the old ones of a group.
         after: channels of zeros behind them.
+        groups: of channels, each padded by itself.
 
     Shape:
-        ``[B, C, H, W] -> [B, before + C + after, ⌈H/2⌉, ⌈W/2⌉]``.
+        ``[B, C, H, W] -> [B, C + groups (before + after), ⌈H/2⌉, ⌈W/2⌉]``.
     """
 
-    def __init__(self, before: int, after: int) -> None:
+    def __init__(self, before: int, after: int, groups: int = 1) -> None:
         super().__init__()
-        self.before, self.after = before, after
+        self.before, self.after, self.groups = before, after, groups
 
     def forward(self, x: Tensor) -> Tensor:
         """Subsample and pad."""
-        return functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.before, self.after))
+        thin = x[:, :, ::2, ::2].unflatten(1, (self.groups, -1))
+        return functional.pad(thin, (0, 0, 0, 0, self.before, self.after)).flatten(1, 2)
 
     def extra_repr(self) -> str:
         """The channels of zeros, for printing."""
-        return f"before={self.before}, after={self.after}"
+        return f"before={self.before}, after={self.after}, groups={self.groups}"
 
 
 class BasicBlock(nn.Module):

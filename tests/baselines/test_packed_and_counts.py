@@ -21,6 +21,7 @@ from baselines.batch_ensemble import BatchEnsemble
 from baselines.layers.batch_ensemble import RankOne
 from baselines.packed_ensemble import PackedEnsemble
 from bench.backbones import create_backbone
+from bench.backbones.he_resnet import PadShortcut
 from bench.suite import Recipe
 
 SHAPE = (3, 8, 8)
@@ -195,6 +196,7 @@ def randomise_norms(model: nn.Module) -> None:
         ("wrn16_4", {"members": 2, "alpha": 1.0}),
         ("timm:mobilenetv2_050", {"members": 4, "alpha": 4.0}),
         ("timm:resnet10t", {"members": 2}),
+        ("he_resnet20", {"members": 4, "gamma": 2}),
     ],
 )
 def test_a_perturbed_member_leaves_the_others_alone_bit_for_bit(name, options):
@@ -209,6 +211,17 @@ def test_a_perturbed_member_leaves_the_others_alone_bit_for_bit(name, options):
         after = model(inputs)
     assert not torch.equal(before[:, 0], after[:, 0])
     assert torch.equal(before[:, 1:], after[:, 1:])
+
+
+def test_a_shortcut_of_zeros_pads_each_member_as_its_narrow_network_would():
+    model = packed("he_resnet20", members=4, alpha=2.0)
+    (shortcut,) = (
+        module for name, module in model.named_modules() if name.endswith("layer2.0.shortcut")
+    )
+    x = torch.randn(2, 32, 6, 6)
+    alone = PadShortcut(4, 4)
+    wanted = torch.cat([alone(member) for member in x.chunk(4, dim=1)], dim=1)
+    assert torch.equal(shortcut(x), wanted)
 
 
 # --- α, γ, groups --------------------------------------------------------------------------------
