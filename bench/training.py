@@ -76,7 +76,7 @@ class Session:
         report: called with a `Tick` after each look at the loss.
         note: called with a line about a damaged checkpoint.
         resumed: called with the step at which training starts or goes on.
-        loaders: processes that read inputs ahead; None chooses. Of no use for a tensor.
+        loaders: processes that read inputs ahead; None chooses.
         ranks: the processes that train the network together; each has a session of its own.
     """
 
@@ -288,9 +288,8 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
         line = str(error).splitlines()[0]
         session.note(f"{session.checkpoint}: of another model ({line}): starts anew")
         return _State()
-    restore_optimizer(
-        optimizer, {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
-    )
+    moments = {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
+    restore_optimizer(optimizer, moments)
     if STATISTICS in tensors:
         _put_statistics(session.model, tensors[STATISTICS][session.ranks.rank])
     return _State(**state)

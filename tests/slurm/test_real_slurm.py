@@ -183,21 +183,35 @@ def test_a_job_killed_without_a_word_is_no_running_run(here: Path) -> None:
 
 
 def test_a_run_started_twice_is_done_once(here: Path) -> None:
-    asked = asked_for(write_suite("twice", 3))
+    """The second job waits; when the first is cancelled it goes on from its checkpoint."""
+    asked = asked_for(write_suite("twice", FOREVER))
     (spec,) = asked.suite.runs()
-    slurm = SlurmFolder(asked.folder.path)
+    slurm, folder = SlurmFolder(asked.folder.path), asked.folder.run(spec)
     options = SlurmOptions(minutes=9, gpus=0, cpus=1)
     jobs = []
     for _ in range(2):
         submission = slurm.announce("twice", [[spec]], _place_content(place(asked), options))
-        jobs.append(_submit_array(slurm, submission, options, []))
-    until(lambda: states("twice.yaml") == {"done": 1}, hint=slurm.path)
-    logs = [slurm.log(f"{job}_0") for job in jobs]
-    until(lambda: all(" done  single" in log.read_text() for log in logs), hint=slurm.path)
-    lines = Progress(asked.folder.run(spec).path / "progress.jsonl").lines()
-    steps = [line["step"] for line in lines]
+        jobs.append(f"{_submit_array(slurm, submission, options, [])}_0")
+    waits = f"waiting  single, seed 0: {folder.path.resolve()}: another process works here"
+
+    def waiting() -> list[str]:
+        logs = {job: slurm.log(job) for job in jobs}
+        return [job for job, log in logs.items() if log.exists() and waits in log.read_text()]
+
+    until(lambda: waiting() and list(folder.checkpoints.glob("[!.]*")), hint=slurm.path)
+    (second,) = waiting()
+    (first,) = {*jobs} - {second}
+    holder = folder.holder()
+    assert holder is not None
+    assert holder.job == first
+    subprocess.run(["scancel", first], check=True)
+    until(lambda: (now := folder.holder()) and now.job == second, hint=slurm.path)
+    progress = Progress(folder.path / "progress.jsonl")
+    done = progress.lines()[-1]["step"]
+    until(lambda: progress.lines()[-1]["step"] > done, hint=slurm.path)
+    steps = [line["step"] for line in progress.lines()]
     assert steps == sorted(set(steps))
-    assert any("another process works here" in log.read_text() for log in logs)
+    bench("cancel", "twice.yaml")
 
 
 def test_more_jobs_than_an_array_takes(here: Path) -> None:
@@ -225,5 +239,6 @@ def test_what_slurm_refuses_is_one_line(here: Path) -> None:
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
+    print(line)
     assert "--on slurm: sbatch: invalid partition specified: nowhere" in line
     assert states(file) == {"not run": 1}
