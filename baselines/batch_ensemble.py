@@ -12,7 +12,7 @@ from bench.method import Method
 if TYPE_CHECKING:
     from torch import nn
 
-    from bench.suite import Recipe
+    from bench.recipe import Recipe
 
 
 class BatchEnsemble(Method):

@@ -13,7 +13,7 @@ from bench.method import Method
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bench.suite import Recipe
+    from bench.recipe import Recipe
     from sigma_nens import SigmaEnsemble, SigmaNorm
 
 BINS = 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.suite import Budget
+from bench.recipe import Budget
 
 TOLERANCE = 0.02
 """A run that misses its budget by more than this share says so in the tables."""

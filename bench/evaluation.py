@@ -16,7 +16,7 @@ from bench.device import now
 from bench.metrics.calibration import add_classwise_bins, classwise_bins
 from bench.metrics.records import log_mean_probabilities, sample_records
 from bench.metrics.temperature import fit_temperature
-from bench.suite import Evaluation
+from bench.recipe import Evaluation
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bench.suite import Recipe
+    from bench.recipe import Recipe
 
 
 class Method(BaseModel):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bench.method import Method
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 
 def make_optimizer(method: Method, model: nn.Module, recipe: Recipe) -> Optimizer:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from bench.method import Method
 from bench.ranks import ALONE, Ranks
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 
 def train_step(

@@ -25,9 +25,9 @@ from bench.optimise import (
     set_learning_rate,
 )
 from bench.ranks import ALONE, Ranks
+from bench.recipe import Recipe
 from bench.seeding import derive_seed
 from bench.step import train_step as train_step
-from bench.suite import Recipe
 from bench.weights import load_tensors, save_tensors
 
 CHECK_EVERY = {"cpu": 1, "cuda": 20}

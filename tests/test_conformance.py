@@ -22,7 +22,7 @@ from bench.conformance.measures import gap
 from bench.conformance.specimen import Specimen
 from bench.conformance.training import gradients
 from bench.method import Method
-from bench.suite import Recipe
+from bench.recipe import Recipe
 from bench.weights import load_tensors
 
 

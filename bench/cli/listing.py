@@ -13,7 +13,7 @@ from bench.cli.options import Plugins
 from bench.data.catalogue import task_names
 from bench.errors import UserError, unknown
 from bench.registry import load_plugin, method_class, method_names
-from bench.suite import scales_of, shipped_suites
+from bench.suite_files import scales_of, shipped_suites
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -12,7 +12,8 @@ import typer
 from bench.errors import UserError
 from bench.registry import load_plugin
 from bench.store import SuiteFolder
-from bench.suite import Suite, load_suite
+from bench.suite import Suite
+from bench.suite_files import load_suite
 
 SuiteName = Annotated[
     str,

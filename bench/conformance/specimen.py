@@ -16,7 +16,8 @@ from bench.data.task import Outlier, Shift, Split, Task
 from bench.errors import validation_line
 from bench.method import Method
 from bench.planning import build_network
-from bench.suite import Budget, Evaluation, Recipe, RunSpec, TaskSpec
+from bench.recipe import Budget, Evaluation, Recipe
+from bench.suite import RunSpec, TaskSpec
 
 BACKBONE = "resnet8"
 CLASSES = 7

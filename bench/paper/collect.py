@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.errors import unknown
 from bench.store import SuiteFolder
-from bench.suite import load_suite, scales_of
+from bench.suite_files import load_suite, scales_of
 from bench.tables.collection import Collection, Group, budgets_words, collect
 
 SUITES = (

@@ -16,7 +16,8 @@ from bench.paper.judges import (
     find,
     nll_level,
 )
-from bench.suite import RunSpec, load_suite, scales_of
+from bench.suite import RunSpec
+from bench.suite_files import load_suite, scales_of
 
 OWN_BACKBONE, ENSEMBLE_BACKBONE = "wrn28_8", "wrn28_10"
 OWN_PARAMETERS, ENSEMBLE_PARAMETERS = 24e6, 146e6

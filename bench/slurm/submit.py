@@ -7,11 +7,13 @@ the script's command is plain: this program, with the name of a JSON file.
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +164,9 @@ def _submit_array(
     executor.update_parameters(**_parameters(submission, options, after))
     executor.parameters["map_count"] = len(submission.tasks)
     try:
-        job = executor._submit_command(shlex.join(words))
+        # What it prints of a refusal is in its error too.
+        with redirect_stderr(io.StringIO()):
+            job = executor._submit_command(shlex.join(words))
     except FailedJobError as error:
         slurm.job_file(submission.name).unlink(missing_ok=True)
         raise UserError(f"--on slurm: {_refusal(str(error))}") from None

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from bench.files import Damaged, file_digest
+from bench.recipe import Budget
 from bench.store import RunFolder, State, SuiteFolder
-from bench.suite import Budget, RunSpec, Suite, TaskSpec
+from bench.suite import RunSpec, Suite, TaskSpec
 
 
 @dataclass(frozen=True)

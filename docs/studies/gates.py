@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from bench.store import SuiteFolder
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 from bench.weights import load_tensors
 from sigma_nens import equilibrium_share
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from baselines.batch_ensemble import BatchEnsemble
 from baselines.layers.batch_ensemble import BatchEnsembleNetwork, RankOne, Rows, fast_weights
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 LAYERS = {
     "conv2d": (lambda: nn.Conv2d(4, 6, 3, stride=2, padding=1), (4, 7, 5)),

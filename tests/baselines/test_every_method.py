@@ -16,7 +16,7 @@ from baselines.film_ensemble import FilmEnsemble
 from baselines.packed_ensemble import PackedEnsemble
 from baselines.sigma_nens import SigmaNEns
 from baselines.single import Single
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 CLASSES = (Single, DeepEnsemble, BatchEnsemble, PackedEnsemble, FilmEnsemble, SigmaNEns)
 METHODS = [

@@ -9,7 +9,7 @@ from torch import nn
 from baselines.film_ensemble import FilmEnsemble
 from baselines.sigma_nens import SigmaNEns
 from bench.errors import NotApplicable
-from bench.suite import Recipe
+from bench.recipe import Recipe
 from sigma_nens import MemberLinear, MemberNorm, SigmaNorm
 
 

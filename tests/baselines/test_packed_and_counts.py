@@ -22,7 +22,7 @@ from baselines.layers.batch_ensemble import RankOne
 from baselines.packed_ensemble import PackedEnsemble
 from bench.backbones import create_backbone
 from bench.backbones.he_resnet import PadShortcut
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 SHAPE = (3, 8, 8)
 

@@ -12,7 +12,7 @@ from torch import nn
 from baselines.layers.packed_attention import PackedDropPath
 from baselines.packed_ensemble import PackedEnsemble
 from bench.flops import count_flops
-from bench.suite import Recipe
+from bench.recipe import Recipe
 
 # --- stochastic depth ----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from bench.cli.checking import render
 from bench.conformance import CheckResult, reload
 from bench.data.catalogue import task_names
 from bench.registry import method_names
-from bench.suite import shipped_suites
+from bench.suite_files import shipped_suites
 
 VERBS = ("run", "status", "tables", "report", "list", "check-method", "new-method")
 

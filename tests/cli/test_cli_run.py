@@ -17,7 +17,7 @@ import pytest
 from bench import execution, registry
 from bench.cli import run
 from bench.data.catalogue import load_task
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 
 SUITE = """
 name: tiny

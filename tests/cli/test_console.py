@@ -20,7 +20,8 @@ from bench.console import (
     training_words,
 )
 from bench.execution import Event
-from bench.suite import Budget, Evaluation, Recipe, RunSpec, TaskSpec
+from bench.recipe import Budget, Evaluation, Recipe
+from bench.suite import RunSpec, TaskSpec
 
 
 class Clock:

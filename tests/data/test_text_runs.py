@@ -12,10 +12,11 @@ from bench.data.catalogue import load_task
 from bench.errors import UserError
 from bench.flops import count_flops
 from bench.planning import build_network, inference_flops, make_plan, training_flops
+from bench.recipe import Budget, Evaluation, Recipe
 from bench.registry import method_class
 from bench.runner import Options, Reporter, perform
 from bench.store import RunFolder
-from bench.suite import Budget, Evaluation, Recipe, RunSpec, TaskSpec
+from bench.suite import RunSpec, TaskSpec
 
 WIDTH, CLASSES, MEMBERS = 8, 2, 2
 SETTING = {"batch_size": 8, "augment": (), "optimizer": "adamw", "learning_rate": 0.02}

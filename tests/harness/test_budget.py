@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.budget import TOLERANCE, plan_steps
-from bench.suite import Budget
+from bench.recipe import Budget
 
 
 def plan(budget, **changes):

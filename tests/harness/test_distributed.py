@@ -14,12 +14,13 @@ from bench.data.batches import DataOrder
 from bench.distributed import RankFailed, check_devices, train_together
 from bench.errors import UserError
 from bench.files import read_json
+from bench.recipe import Recipe
 from bench.registry import load_plugin
 from bench.runner import Options, Reporter, perform
 from bench.seeding import derive_seed
 from bench.sessions import Hearing
 from bench.store import SuiteFolder
-from bench.suite import Recipe, load_suite
+from bench.suite_files import load_suite
 from bench.weights import load_tensors
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from bench import registry
 from bench.execution import Event, Placement, execute
 from bench.files import file_digest, read_json, write_json
 from bench.store import SuiteFolder
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 from bench.weights import load_tensors, save_tensors
 
 # Does the runs of a suite and prints every event, so that a test can act at a chosen moment.
@@ -21,7 +21,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from bench.execution import Placement, execute
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 
 def observe(event):
     print(event.kind, event.run.id, event.outcome, event.text, flush=True)

@@ -15,7 +15,7 @@ from bench.planning import build_network, check_recipe, make_plan
 from bench.registry import method_class
 from bench.runner import Options, Reporter, perform
 from bench.store import SuiteFolder
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 
 CPU = torch.device("cpu")
 WNIDS = ("n00000001", "n00000002", "n00000003")

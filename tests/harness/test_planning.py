@@ -15,7 +15,7 @@ from bench.budget import TOLERANCE
 from bench.data.catalogue import load_task
 from bench.planning import build_network, choose_chunk, inference_flops, make_plan, training_flops
 from bench.registry import method_class
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 
 METHODS = (
     "single",

@@ -11,7 +11,7 @@ import torch
 from bench.errors import UserError
 from bench.files import Damaged, read_json, read_records, write_bytes, write_json, write_records
 from bench.store import Busy, Progress, RunFolder
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 from bench.weights import load_tensors, save_tensors
 
 TICK = {"network": 0, "networks": 2, "step": 5, "steps": 10, "epoch": 0.5}

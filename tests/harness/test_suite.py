@@ -2,7 +2,8 @@ import pytest
 import yaml
 
 from bench.errors import UserError
-from bench.suite import Suite, load_suite, scales_of, shipped_suites
+from bench.suite import Suite
+from bench.suite_files import load_suite, scales_of, shipped_suites
 
 BASE = {
     "name": "mine",

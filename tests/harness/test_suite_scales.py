@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from bench.errors import UserError
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 
 BASE = {
     "name": "mine",

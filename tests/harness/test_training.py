@@ -15,8 +15,8 @@ from bench.optimise import (
     schedule_factor,
     set_learning_rate,
 )
+from bench.recipe import Recipe
 from bench.step import train_step
-from bench.suite import Recipe
 from bench.training import NonFiniteLoss, Session, train
 
 SAMPLES = 70

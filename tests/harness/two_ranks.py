@@ -11,7 +11,7 @@ from baselines.single import Single
 from bench.budget import Plan
 from bench.data.task import Split, Task
 from bench.ranks import ALONE
-from bench.suite import Recipe
+from bench.recipe import Recipe
 from bench.training import Session, train
 from bench.weights import save_tensors
 

@@ -14,7 +14,8 @@ import yaml
 from bench.files import write_records
 from bench.paper.collect import SUITES
 from bench.store import SuiteFolder
-from bench.suite import RunSpec, load_suite
+from bench.suite import RunSpec
+from bench.suite_files import load_suite
 
 SAMPLES = 400
 METHODS = ["single", "deep_ensemble", "packed_ensemble", "sigma_nens"]
@@ -61,7 +62,7 @@ def ship(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     paths = {name: folder / f"{name}.yaml" for name in SUITES}
     for name, path in paths.items():
         path.write_text(yaml.safe_dump(content(name)), encoding="utf-8")
-    monkeypatch.setattr("bench.suite.shipped_suites", lambda: paths)
+    monkeypatch.setattr("bench.suite_files.shipped_suites", lambda: paths)
     monkeypatch.setattr("bench.suite.check_backbone_name", lambda name: None)
 
 

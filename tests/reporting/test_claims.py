@@ -224,7 +224,7 @@ def test_parameters_of_the_wide_networks_without_a_count(results: Path) -> None:
 
 
 def test_a_count_is_that_of_the_model_that_would_be_trained() -> None:
-    from bench.suite import load_suite
+    from bench.suite_files import load_suite
 
     specs = {spec.method: spec for spec in load_suite("digits").runs()}
     single = count_parameters(specs["single"], 10)

@@ -12,8 +12,9 @@ import pytest
 from synthetic_suite import COST, TASK, finish, make_suite
 
 from bench.files import write_json
+from bench.recipe import Budget
 from bench.store import SuiteFolder
-from bench.suite import Budget, Suite, TaskSpec
+from bench.suite import Suite, TaskSpec
 from bench.tables import collect
 from bench.tables.collection import budget_words, header, task_labels
 from bench.tables.layout import file_names

@@ -16,7 +16,7 @@ from bench.paper.judges import Evidence
 from bench.paper.tables import paper_tables
 from bench.paper.writing import PaperTables, write_paper
 from bench.store import RunFolder, SuiteFolder
-from bench.suite import load_suite
+from bench.suite_files import load_suite
 from bench.tables.layout import Table
 
 TABLES = ["t1-cifar", "t2-imagenet", "t3-sst2", "t4-members", "t5-severity", "t6-ood"]

@@ -239,6 +239,5 @@ def test_what_slurm_refuses_is_one_line(here: Path) -> None:
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    print(line)
     assert "--on slurm: sbatch: invalid partition specified: nowhere" in line
     assert states(file) == {"not run": 1}
