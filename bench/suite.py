@@ -149,7 +149,7 @@ class Suite(Frozen):
 
     def runs(self) -> list[RunSpec]:
         """The runs of the matrix, method by method within a seed, without repetition."""
-        runs: dict[str, RunSpec] = Field(default_factory=dict)
+        runs: dict[str, RunSpec] = {}
         variants = [
             (self._backbones(entry), *variant)
             for entry in self.methods
