@@ -31,9 +31,10 @@ class Placement:
         suite: whose runs these are.
         data: the folder under which data sets lie.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
-        workers: processes; 0 chooses: one a GPU, or one a core on a CPU.
+        workers: processes; 0 chooses: one for as many GPUs as a run takes, or cores on a CPU.
         plugins: files with methods, loaded in every process.
         checkpoint_seconds: time between resumable states.
+        loaders: processes that read images on disk ahead, for each device; None chooses.
     """
 
     results: Path
@@ -43,6 +44,7 @@ class Placement:
     workers: int = 0
     plugins: tuple[Path, ...] = ()
     checkpoint_seconds: float = 30.0
+    loaders: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ def execute(runs: Sequence[RunSpec], place: Placement, observe: Observer) -> dic
     Raises:
         UserError: data or device are missing; said before anything is trained.
     """
-    workers = min(place.workers or default_workers(place.device), max(1, len(runs)))
+    devices = max((run.recipe.devices for run in runs), default=1)
+    chosen = place.workers or max(1, default_workers(place.device) // devices)
+    workers = min(chosen, max(1, len(runs)))
     queue = deque(runs)
     if workers == 1:
         return _in_process(queue, place, observe)
-    with _Pool(workers, place, observe) as pool:
+    with _Pool(workers, place, observe, devices) as pool:
         return pool.drain(queue)
 
 
@@ -102,9 +106,12 @@ def default_workers(device: str) -> int:
 
 
 class _Worker:
-    """What does runs in a process: loads plug-ins once, keeps tasks in memory between runs."""
+    """What does runs in a process: loads plug-ins once, keeps tasks in memory between runs.
 
-    def __init__(self, place: Placement, index: int, workers: int) -> None:
+    Of the GPUs, worker `index` takes those from ``index * devices`` on.
+    """
+
+    def __init__(self, place: Placement, index: int, workers: int, devices: int = 1) -> None:
         import torch
 
         from bench.device import choose_device
@@ -114,7 +121,7 @@ class _Worker:
             load_plugin(plugin)
         device = choose_device(place.device)
         if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", index % torch.cuda.device_count())
+            device = torch.device("cuda", index * devices % torch.cuda.device_count())
         if device.type == "cpu" and workers > 1:
             torch.set_num_threads(max(1, default_workers("cpu") // workers))
         self.place = place
@@ -125,7 +132,9 @@ class _Worker:
         from bench.runner import Options, Reporter, perform
 
         folder = SuiteFolder(self.place.results, self.place.suite).run(spec)
-        options = Options(self.place.data, self.device, self.place.checkpoint_seconds)
+        options = Options(
+            self.place.data, self.device, self.place.checkpoint_seconds, self.place.loaders
+        )
         report = Reporter(
             tick=lambda tick: send(Event("tick", spec, data=vars(tick))),
             stage=lambda text: send(Event("stage", spec, text)),
@@ -168,7 +177,9 @@ class _Abandoned(BaseException):
     """The main process is gone. The run in work stays resumable; it has not failed."""
 
 
-def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -> None:
+def _worker_main(
+    pipe: Connection, place: Placement, index: int, workers: int, devices: int
+) -> None:
     """The life of a worker process: one run after the other, until the main process lets go."""
     # The terminal sends Ctrl-C to all processes of the group; the main one decides for all.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -180,7 +191,7 @@ def _worker_main(pipe: Connection, place: Placement, index: int, workers: int) -
             raise _Abandoned from None
 
     try:
-        worker = _Worker(place, index, workers)
+        worker = _Worker(place, index, workers, devices)
         send(None)
         while True:
             worker.perform(pipe.recv(), send)
@@ -204,8 +215,9 @@ class _Seat:
 class _Pool:
     """Worker processes that are replaced when they die."""
 
-    def __init__(self, workers: int, place: Placement, observe: Observer) -> None:
+    def __init__(self, workers: int, place: Placement, observe: Observer, devices: int = 1) -> None:
         self.workers = workers
+        self.devices = devices
         self.place = place
         self.observe = observe
         self.outcomes: dict[str, str] = {}
@@ -228,8 +240,9 @@ class _Pool:
 
     def _seat(self, index: int) -> _Seat:
         mine, theirs = self.context.Pipe()
+        # No daemon: a worker must be able to have loaders. It leaves when its pipe closes.
         process = self.context.Process(
-            target=_worker_main, args=(theirs, self.place, index, self.workers), daemon=True
+            target=_worker_main, args=(theirs, self.place, index, self.workers, self.devices)
         )
         process.start()
         theirs.close()

@@ -70,9 +70,21 @@ def run_suite(
     workers: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="Worker processes; 0: one a GPU, or one a core on a CPU."
+            min=0,
+            metavar="N",
+            help="Worker processes; 0: one for each recipe.devices GPUs, or cores on a CPU.",
         ),
     ] = 0,
+    loaders: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Processes that read images on disk, for each device; 0: none. By default up to "
+            "16 on a GPU, by the number of cores, and none on a CPU.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: a GPU if there is one.")
     ] = "auto",
@@ -131,7 +143,7 @@ def run_suite(
         if cluster and todo:
             failed = submit_runs(asked, todo, data, device, flags, console)
         else:
-            failed = _do(asked, todo, data, device, workers, console)
+            failed = _do(asked, todo, data, device, workers, loaders, console)
         if not no_tables and (not cluster or wait):
             from bench.cli.writing import write_everything
 
@@ -208,7 +220,13 @@ def _to_do(asked: Request, chosen: list[RunSpec], console: Console) -> list[RunS
 
 
 def _do(
-    asked: Request, todo: list[RunSpec], data: Path, device: str, workers: int, console: Console
+    asked: Request,
+    todo: list[RunSpec],
+    data: Path,
+    device: str,
+    workers: int,
+    loaders: int | None,
+    console: Console,
 ) -> int:
     """Do the runs; how many failed."""
     if not todo:
@@ -224,6 +242,7 @@ def _do(
         device=device,
         workers=workers,
         plugins=asked.plugins,
+        loaders=loaders,
     )
     with make_display(console, todo) as display:
         outcomes = execute(todo, place, display.observe)

@@ -85,7 +85,7 @@ class Specimen:
     @property
     def images(self) -> Tensor:
         """A training batch, normalised, ``[B, C, H, W]``."""
-        return self.task.normalise(self.task.train.inputs)
+        return self.task.normalise(self.task.train.inputs[:])
 
     @property
     def labels(self) -> Tensor:

@@ -11,6 +11,7 @@ from PIL import Image
 from bench.data.catalogue import load_task
 from bench.data.task import Split
 from bench.errors import UserError
+from bench.execution import Placement, execute
 from bench.planning import build_network, check_recipe, make_plan
 from bench.registry import method_class
 from bench.runner import Options, Reporter, perform
@@ -81,6 +82,14 @@ def test_a_run_does_not_depend_on_loaders(data, tmp_path):
         ("contrast", 5): 9,
     }
     assert len(pd.read_parquet(folders[0].records_path("ood"))) == 1
+
+
+def test_workers_of_a_pool_have_loaders(data, tmp_path):
+    spec = spec_of(tmp_path, "single")
+    other = spec.model_copy(update={"seed": 1})
+    place = Placement(tmp_path, "photographs", data, "cpu", workers=2, loaders=1)
+    outcomes = execute([spec, other], place, lambda event: None)
+    assert outcomes == {spec.id: "done", other.id: "done"}
 
 
 def test_mixed_precision_ends_in_float32(data, tmp_path, monkeypatch):
