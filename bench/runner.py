@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,9 @@ from bench.evaluation import Evaluator
 from bench.files import Damaged, read_json, stored_value, write_json, write_records
 from bench.method import Method
 from bench.metrics.summary import summarise
-from bench.planning import build_network, check_recipe, inference_flops, make_plan
+from bench.planning import build_network, check_recipe, make_plan
 from bench.registry import method_class
+from bench.run_facts import cost_facts, task_facts
 from bench.sessions import Hearing, open_session, training_data
 from bench.sessions import Options as Options
 from bench.store import Progress, RunFolder
@@ -112,7 +113,8 @@ class _Run:
         plan = self._plan()
         model, seconds = self._trained(plan)
         self._check_answer(model)
-        cost = self._cost(model, plan, seconds)
+        cost = cost_facts(self.spec, self.method, model, self.task, plan, seconds)
+        cost["device"] = device_name(self.options.device)
         evaluated = Evaluator(
             model,
             self.task,
@@ -136,7 +138,7 @@ class _Run:
             here = peak_memory(self.options.device)
             cost["peak_memory_bytes"] = max(here, self.peak_elsewhere)
         metrics = {
-            "task": _task_facts(self.task),
+            "task": task_facts(self.task, model),
             **scores,
             "cost": cost,
             "method": self.method.facts(model),
@@ -260,33 +262,6 @@ class _Run:
         if found != wanted:
             raise ValueError(f"the model gives {found} at evaluation, not [B, M, K] = {wanted}")
 
-    def _cost(self, model: nn.Module, plan: Plan, seconds: float) -> dict[str, Any]:
-        devices = self.spec.recipe.devices
-        spent = plan.planned
-        if self.spec.budget.match == "device_seconds":
-            spent = devices * seconds
-        steps = plan.networks * plan.steps
-        cost = {
-            "members": self.method.members,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "networks": plan.networks,
-            "steps": plan.steps,
-            "step_flops": plan.step_flops,
-            "train_flops": steps * plan.step_flops,
-            "budget_match": self.spec.budget.match,
-            "budget_units": plan.units,
-            "budget_spent": spent,
-            "budget_deviation": spent / plan.units - 1,
-            "devices": devices,
-            "device_seconds": devices * seconds,
-            "train_images_per_second": steps * self.spec.recipe.batch_size / max(seconds, 1e-9),
-            "inference_flops": inference_flops(model, self.task),
-            "device": device_name(self.options.device),
-        }
-        if plan.member_chunk:
-            cost["member_chunk"] = plan.member_chunk
-        return cost
-
 
 def _chunks(method: Method, device: torch.device) -> tuple[slice, ...]:
     """One member after the other on a CPU, whose caches hold the activations of one; else all.
@@ -310,17 +285,3 @@ def _stored_plan(path: Path) -> Plan:
         return Plan(**content)
     except TypeError as error:
         raise Damaged(f"{path}: not a plan of this version ({error})") from None
-
-
-def _task_facts(task: Task) -> dict[str, Any]:
-    return {
-        "num_classes": task.num_classes,
-        "class_names": list(task.class_names),
-        "shift_origin": task.shift_origin,
-        "notes": list(task.notes),
-        "samples": {
-            "train": len(task.train),
-            "validation": len(task.validation),
-            "test": len(task.test),
-        },
-    }

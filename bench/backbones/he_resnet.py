@@ -6,7 +6,7 @@ those of the widely used weights of akamaster/pytorch_resnet_cifar10 (Idelbayev,
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor, nn, unflatten
 from torch.nn import functional
 
 WIDTHS = (16, 32, 64)
@@ -32,7 +32,7 @@ class PadShortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Subsample and pad."""
-        thin = x[:, :, ::2, ::2].unflatten(1, (self.groups, -1))
+        thin = unflatten(x[:, :, ::2, ::2], 1, (self.groups, -1))
         return functional.pad(thin, (0, 0, 0, 0, self.before, self.after)).flatten(1, 2)
 
     def extra_repr(self) -> str:
