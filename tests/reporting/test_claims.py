@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from paper_results import SAMPLES, by_method, records, ship, store
+from paper_results import SAMPLES, by_method, metrics_of, records, ship, store
 from scipy import stats
 
 from bench.metrics.bootstrap import paired_differences
@@ -428,9 +430,9 @@ def test_a_verdict_names_its_scale_below_the_papers(results: Path) -> None:
 def test_a_scale_that_a_suite_lacks_leaves_its_claims_unmeasured(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench import suite
+    from bench import suite_files
 
-    path = suite.shipped_suites()["temperature"]
+    path = suite_files.shipped_suites()["temperature"]
     path.write_text(path.read_text(encoding="utf-8").replace("tiny", "small"), encoding="utf-8")
     store(results, "cifar10", "tiny")
     (found,) = judged(results, "frontier", "tiny")
@@ -488,3 +490,120 @@ def test_the_documentation_has_every_claim_with_its_bounds() -> None:
         bounds = re.findall(r"[−+]?\d+(?:\.\d+)? (?:points?|%)", claim.criterion)
         missing = [bound for bound in bounds if bound.split()[0] not in rows[claim.name]]
         assert claim.name == "parameters" or not missing, (claim.name, missing)
+
+
+# --- runs that must not be compared ----------------------------------------------------------
+
+
+def stored_with(
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: Callable[[RunSpec, dict[str, Any]], None],
+) -> None:
+    """Store a suite's runs with metrics that a test has changed."""
+
+    def changed(spec: RunSpec, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        metrics = copy.deepcopy(metrics_of(spec, chosen))
+        change(spec, metrics)
+        return metrics
+
+    with monkeypatch.context() as patch:
+        patch.setattr("paper_results.metrics_of", changed)
+        store(results, name)
+
+
+def unmeasured(results: Path, claim: str, suite: str) -> list[str]:
+    """Why a claim is not measured on a suite; it must not be anywhere."""
+    found = [f for f in judged(results, claim) if f.source is not None and f.source.name == suite]
+    assert {f.verdict for f in found} == {"not measured"}
+    return [f.reason for f in found]
+
+
+def test_detection_of_other_sources_is_not_compared(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A near set that came later would make the method that has it look worse."""
+
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        metrics["ood"]["far"] = {"max_softmax": {"auroc": 0.95}}
+        if spec.method == "deep_ensemble":
+            del metrics["ood"]["near"]
+
+    stored_with(results, monkeypatch, "pretrained", change)
+    reasons = unmeasured(results, "detection", "pretrained")
+    reasons += unmeasured(results, "detection, pretrained", "pretrained")
+    assert len(reasons) == 3
+    assert all("different out-of-distribution samples" in reason for reason in reasons)
+
+
+def test_detection_of_sources_of_another_size_is_not_compared(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        size = 10 + spec.seed
+        metrics["ood"]["sources"] = {"a": {"distance": "near", "samples": size, "scores": {}}}
+
+    stored_with(results, monkeypatch, "cifar10", change)
+    (reason,) = unmeasured(results, "detection", "cifar10")
+    assert "different out-of-distribution samples" in reason
+
+
+@pytest.mark.parametrize("what", ["origin", "cells"])
+def test_slopes_over_other_corruptions_are_not_averaged(
+    results: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        if spec.seed == 0:
+            return
+        if what == "origin":
+            metrics["task"]["shift_origin"] = "official"
+        else:
+            metrics["shift"]["cells"] = [{"corruption": "fog", "severity": 1, "samples": 5}]
+
+    stored_with(results, monkeypatch, "cifar10", change)
+    (reason,) = unmeasured(results, "severity", "cifar10")
+    assert "different corrupted samples" in reason
+
+
+@pytest.mark.parametrize("what", ["records", "metrics"])
+def test_runs_on_other_test_samples_are_not_compared(
+    results: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        if what == "metrics" and spec.method == "sigma_nens":
+            metrics["test"]["samples"] -= 1
+
+    def other(accuracy: float, seed: int, nll: float) -> pd.DataFrame:
+        found = records(accuracy, seed, nll)
+        return found.assign(index=found["index"] + seed) if what == "records" else found
+
+    monkeypatch.setattr("paper_results.records", other)
+    stored_with(results, monkeypatch, "cifar10", change)
+    for claim in ("accuracy", "nll"):
+        (reason,) = unmeasured(results, claim, "cifar10")
+        assert "different test samples" in reason
+
+
+def test_studies_without_scores_are_not_measured(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        if spec.method in ("sigma_nens", "packed_ensemble"):
+            del metrics["test"]["nll"], metrics["test"]["accuracy"]
+
+    claims = {
+        "strength": "strength",
+        "members": "members",
+        "members, packed": "members",
+        "frontier": "temperature",
+    }
+    for claim, suite in claims.items():
+        stored_with(results, monkeypatch, suite, change)
+        assert unmeasured(results, claim, suite) == ["the runs have no such score"]
+
+
+def test_nothing_is_a_share_of_an_nll_of_zero(results: Path) -> None:
+    for claim, suite in (("nll", "cifar10"), ("strength", "strength")):
+        store(results, suite, scores=lambda spec: {"nll": 0.0})
+        assert unmeasured(results, claim, suite) == ["nothing is a share of 0"]

@@ -55,22 +55,25 @@ def test_states_carry_their_reason(tmp_path: Path, suite: Suite) -> None:
 
 def test_a_run_that_somebody_works_on_is_running(tmp_path: Path, suite: Suite) -> None:
     folder = SuiteFolder(tmp_path, suite.name)
-    spec = suite.runs()[0]
+    run = folder.run(suite.runs()[0])
+    run.start({})
+    assert collect(suite, folder).entries[0].state == "interrupted"
     holder = (
-        "import sys; from filelock import FileLock\n"
-        "with FileLock(sys.argv[1]):\n  print('held', flush=True); sys.stdin.read()"
+        "import json, sys; from pathlib import Path\n"
+        "from bench.store import RunFolder; from bench.suite import RunSpec\n"
+        "spec = RunSpec.model_validate_json(sys.argv[2])\n"
+        "with RunFolder(Path(sys.argv[1]), spec).lock():\n"
+        "  print('held', flush=True); sys.stdin.read()"
     )
-    folder.run(spec).start({})
     with subprocess.Popen(
-        [sys.executable, "-c", holder, str(folder.run(spec).path / "lock")],
+        [sys.executable, "-c", holder, str(run.path), run.spec.model_dump_json()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        state = collect(suite, folder).entries[0].state
+        assert collect(suite, folder).entries[0].state == "running"
         process.communicate(b"")
-    assert state == "running"
     assert collect(suite, folder).entries[0].state == "interrupted"
 
 
