@@ -21,6 +21,7 @@ PACKAGES = (
     "torchvision",
     "torch-uncertainty",
     "timm",
+    "transformers",
     "numpy",
     "scikit-learn",
 )

@@ -107,6 +107,9 @@ def main() -> None:
     """Read a job from the standard input, do it, and report on the standard output."""
     # Ctrl-C reaches all processes of a terminal; the one that started this decides for all.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGUSR2"):
+        # Slurm sends its warning to every process of a job; the one that leads decides.
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     channel = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     # What libraries print is no message.
     os.dup2(2, 1)

@@ -54,5 +54,9 @@ def validation_line(place: str, error: ValidationError, fields: Iterable[str] = 
         near = difflib.get_close_matches(name, list(fields), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(fields))}"
         return UserError(f"{place}: unknown key {where!r}: {hint}")
+    if first["type"] == "value_error":
+        # A check of ours, whose message says what was given.
+        line = ": ".join(part for part in (place, where, str(first["ctx"]["error"])) if part)
+        return UserError(line.replace("\n", " "))
     value = "" if first["type"] == "missing" else f" (got {first['input']!r})"
     return UserError(f"{place}: {where or 'value'}: {first['msg']}{value}".replace("\n", " "))

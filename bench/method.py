@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from bench.errors import NotApplicable
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -64,8 +66,12 @@ class Method(BaseModel):
             num_classes: K.
 
         Raises:
-            NotApplicable: the method can't keep the weights; the message is the reason.
+            NotApplicable: the method can't keep the weights, or see `supports`; the message is the
+                reason.
         """
+        reason = self.supports(backbone)
+        if reason is not None:
+            raise NotApplicable(reason)
         return self.build(backbone, num_classes)
 
     def loss(self, model: nn.Module, logits: Tensor, target: Tensor) -> Tensor:

@@ -32,6 +32,10 @@ READ = 8
 """Images of a set on disk that stand for a whole batch: their content costs nothing."""
 
 
+ODD_BATCHES = (11, 13)
+"""Sizes of trial batches: primes, which no number of tokens, windows or members is by chance."""
+
+
 def check_recipe(spec: RunSpec, task: Task) -> None:
     """Refuse augmentations that the task's inputs can't have.
 
@@ -90,8 +94,10 @@ def make_plan(
 
     Raises:
         UserError: see `check_recipe`.
+        NotApplicable: see `check_batches`.
     """
     check_recipe(spec, task)
+    check_batches(model, task)
     recipe = spec.recipe
     chunk = 0
     if method.separable and not method.independent and method.members > 1:
@@ -129,9 +135,12 @@ class _PlainSingle(Method):
 
 
 def _one_batch(task: Task, size: int) -> tuple[Tensor, Tensor]:
-    """A batch of that size; a training set that is smaller is repeated."""
-    inputs = task.train.inputs
-    index = torch.arange(size) % len(task.train)
+    """A batch of samples from all over the training set; one that is smaller is repeated.
+
+    Its first samples could be all of one class, or the shortest texts.
+    """
+    inputs, samples = task.train.inputs, len(task.train)
+    index = torch.arange(size) * max(1, samples // size) % samples
     if isinstance(inputs, Tensor):
         return task.normalise(inputs[index]), task.train.labels[index]
     few = index[: min(size, READ)]
@@ -151,13 +160,54 @@ def training_flops(model: nn.Module, method: Method, task: Task, spec: RunSpec) 
 
 
 def inference_flops(model: nn.Module, task: Task) -> int:
-    """FLOPs of the prediction of one sample, all members."""
+    """FLOPs of the prediction of one sample, all members.
+
+    A text is one of the test split's mean length.
+    """
 
     def predict(ghost: nn.Module, batch: Tensor) -> None:
         with torch.no_grad():
             ghost.eval()(batch)
 
-    return count_flops(model, task.normalise(task.test.inputs[:1]), predict)
+    return count_flops(model, _one_sample(task), predict)
+
+
+def _one_sample(task: Task) -> Tensor:
+    """What a model takes of the test split; where lengths differ, one of mean length, rounded."""
+    inputs = task.test.inputs
+    if not task.is_text:
+        return task.normalise(inputs[:1])
+    used = inputs[:] != task.pad
+    lengths = torch.arange(1, used.shape[1] + 1).mul(used).amax(dim=1)
+    return inputs[:1][:, : max(1, round(float(lengths.double().mean())))]
+
+
+def check_batches(model: nn.Module, task: Task) -> None:
+    """Refuse a model that takes another axis than the first for samples.
+
+    Where a layer's rows are tokens, say, as many of them as samples times members would be taken
+    for these without a word, and members would mix. So batches are tried whose size nothing else
+    has; only shapes are computed.
+
+    Raises:
+        NotApplicable: a layer refuses such a batch, the message is its own; or the network looks at
+            values, so that its operations can't be counted either.
+    """
+    inputs, _ = _one_batch(task, max(ODD_BATCHES))
+    ghost = copy.deepcopy(model).to("meta").eval()
+    try:
+        with torch.no_grad():
+            for size in ODD_BATCHES:
+                ghost(inputs[:size].to("meta"))
+    except ValueError as error:
+        raise NotApplicable(" ".join(str(error).split())) from error
+    except (RuntimeError, NotImplementedError) as error:
+        if "meta" not in str(error):
+            raise
+        line = " ".join(str(error).split())
+        raise NotApplicable(
+            f"what the network does depends on values, so its cost can't be counted: {line}"
+        ) from error
 
 
 def step_seconds(

@@ -23,6 +23,8 @@ LARGEST = 1_000_000
 ALWAYS = ("spec.json", "environment.json", "plan.json", "training.json", "progress.jsonl")
 RECORDS = "records/test.parquet"
 """What paired differences and reliability diagrams are made from."""
+COPIED = (*ALWAYS, "failure.json", "not_applicable.json", RECORDS, "metrics.json")
+"""The files of a run that are published; the scores last, as their presence means «done»."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,13 @@ def publish(collection: Collection, target: Path, command: str) -> Published:
         what was published.
 
     Raises:
-        UserError: no run is done, or the target is where the runs are.
+        UserError: no run is done, or the target is no folder to publish into.
     """
     from bench.figures import write_figures
     from bench.tables import write_tables
 
     folder = SuiteFolder(target, collection.suite.name)
-    if folder.path.resolve() == collection.folder.path.resolve():
-        raise UserError(f"--to {target}: holds the runs themselves: name another folder")
+    _check_target(folder, collection.folder, target)
     if not collection.done:
         raise UserError(
             f"suite {collection.suite.name}: no run is done in {collection.folder.path}: "
@@ -69,7 +70,7 @@ def publish(collection: Collection, target: Path, command: str) -> Published:
         )
     shutil.rmtree(folder.path / "runs", ignore_errors=True)
     kept = [_copy(entry, folder.run(entry.spec)) for entry in collection.entries]
-    copies = collect(collection.suite, folder, f"{collection.asked} --results {target}")
+    copies = collect(collection.suite, folder, _asked_in(target, collection.asked))
     write_tables(copies)
     write_figures(copies)
     write_text(folder.path / "README.md", _readme(copies, command))
@@ -81,15 +82,46 @@ def publish(collection: Collection, target: Path, command: str) -> Published:
     )
 
 
+def _asked_in(target: Path, asked: str) -> str:
+    """The words that ask for a suite, with another folder of results."""
+    words = shlex.split(asked)
+    if "--results" in words:
+        place = words.index("--results")
+        del words[place : place + 2]
+    return shlex.join([*words, "--results", str(target)])
+
+
+def _check_target(folder: SuiteFolder, runs: SuiteFolder, target: Path) -> None:
+    """Refuse to publish over runs, of whichever folder: what is published takes their place.
+
+    Raises:
+        UserError: names what is in the way.
+    """
+    here, there = folder.path.resolve(), runs.path.resolve()
+    if here == there:
+        raise UserError(f"--to {target}: holds the runs themselves: name another folder")
+    if here.is_relative_to(there) or there.is_relative_to(here):
+        raise UserError(
+            f"--to {target}: {folder.path} and the runs in {runs.path} would lie in each other: "
+            "name another folder"
+        )
+    for run in (folder.path / "runs").glob("*"):
+        for path in run.rglob("*"):
+            leftover = path.name.startswith(".") and path.name.endswith(".tmp")
+            if path.is_file() and path.relative_to(run).as_posix() not in COPIED and not leftover:
+                raise UserError(
+                    f"--to {target}: {path} was not published, so {folder.path} holds runs that "
+                    "would be lost: name another folder"
+                )
+
+
 def _copy(entry: Entry, target: RunFolder) -> tuple[int, list[Path]]:
     """Copy what is small of one run: how many bytes, and which records were too large."""
     source = entry.folder
     if entry.state not in ("done", "failed", "not applicable"):
         return 0, []
-    names = [*ALWAYS, "failure.json", "not_applicable.json", RECORDS]
     left_out, size = [], 0
-    # The scores go last: their presence means «done».
-    for name in (*names, "metrics.json"):
+    for name in COPIED:
         path = source.path / name
         if not path.exists():
             continue
@@ -104,16 +136,16 @@ def _copy(entry: Entry, target: RunFolder) -> tuple[int, list[Path]]:
 
 def _readme(collection: Collection, command: str) -> str:
     """What the folder holds, how it came about, and on what."""
+    description = " ".join(collection.suite.description.split())
     lines = [
         f"# {collection.suite.name}",
         "",
-        " ".join(collection.suite.description.split()),
-        "",
+        *([description, ""] if description else ()),
         "```console",
         command,
         "```",
         "",
-        f"{collection.done} of {len(collection.entries)} runs are done. " + _where(collection),
+        f"{collection.done} of {len(collection.entries)} runs are done{_where(collection)}.",
         "",
         "`runs/` has each run's specification, environment, course of training, scores and test "
         f"records (up to {LARGEST // 1_000_000} MB); weights and other records are not kept. "
@@ -129,7 +161,7 @@ def _readme(collection: Collection, command: str) -> str:
 
 
 def _where(collection: Collection) -> str:
-    """The environments of the runs, each thing once."""
+    """The environments of the runs, each thing once, as the end of a sentence."""
     found = [content for entry in collection.entries if (content := _environment(entry))]
     words: dict[str, None] = {}
     for one in found:
@@ -138,7 +170,7 @@ def _where(collection: Collection) -> str:
         words |= dict.fromkeys(
             f"{key} {one[key]}" for key in ("device", "git_commit") if key in one
         )
-    return f"{', '.join(words)}."
+    return f", on {', '.join(words)}" if words else ""
 
 
 def _environment(entry: Entry) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bench.backbones import backbone_digest
 from bench.budget import Plan
 from bench.combine import IndependentMembers
 from bench.data.catalogue import load_task
@@ -60,14 +61,17 @@ def perform(
         how it ended, and the error or reason when it isn't done.
 
     Raises:
-        UserError: data or devices are missing, or the recipe is not for such data; nothing has
-            been written then.
+        UserError: data or devices are missing, the recipe is not for such data, or pretrained
+            weights are others than those that the run was begun with; nothing has been written
+            then.
         bench.store.Busy: another process works on this run.
     """
     task = load_task(spec.task, options.data, spec.backbone)
     check_recipe(spec, task)
     check_devices(options.device, spec.recipe.devices)
+    digest = backbone_digest(spec.backbone, options.data)
     with folder.lock():
+        folder.check_backbone(digest)
         try:
             if folder.verify():
                 return "done", ""
@@ -75,7 +79,8 @@ def perform(
             report.note(f"{damage}: redoing it")
             folder.metrics_path.unlink(missing_ok=True)
         try:
-            folder.start(environment(options.device))
+            found = {} if digest is None else {"backbone_digest": digest}
+            folder.start(environment(options.device) | found)
             _Run(spec, folder, options, report, task).perform()
         except NotApplicable as reason:
             folder.refuse(str(reason))

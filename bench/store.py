@@ -85,6 +85,29 @@ class RunFolder:
         if self._held is not None:
             self._held.check()
 
+    def check_backbone(self, digest: str | None) -> None:
+        """Refuse to go on with what other pretrained weights were the start of.
+
+        Args:
+            digest: what `bench.backbones.backbone_digest` gives now; kept in `environment.json`.
+
+        Raises:
+            UserError: the run is trained, in part at least, from other files.
+        """
+        begun = any(path.exists() for path in (self.model_path, self.checkpoints))
+        if not begun and not self.metrics_path.exists():
+            return
+        try:
+            before = read_json(self.path / "environment.json").get("backbone_digest")
+        except (FileNotFoundError, Damaged):
+            return
+        if before is not None and before != digest:
+            raise UserError(
+                f"backbone {self.spec.backbone}: other weights than {self.path} was begun with "
+                f"(SHA-256 {digest or 'none'}, then {before}): put the old ones back, give the new "
+                "ones another name, or remove that folder"
+            )
+
     def start(self, environment: Mapping[str, Any]) -> None:
         """Note what is asked and where it runs; forget an earlier failure."""
         self._check_held()
@@ -227,7 +250,7 @@ class SuiteFolder:
         names = {spec.id for spec in specs}
         runs = self.path / "runs"
         found = runs.iterdir() if runs.is_dir() else iter(())
-        return sum(path.name not in names for path in found)
+        return sum(path.name not in names and path.is_dir() for path in found)
 
     @property
     def tables(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
@@ -12,6 +13,9 @@ from pydantic import BaseModel, ValidationError
 from bench.errors import UserError, complaint, unknown, validation_line
 from bench.suite import Suite
 from bench.yaml_text import read_setting, read_yaml
+
+TAKEN = ("paper", "published")
+"""Folders of results that are no suite's: the paper's tables, and where `publish` copies to."""
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -60,25 +64,34 @@ def load_suite(name: str, overrides: tuple[str, ...] = (), scale: str | None = N
         suite = Suite.model_validate(content)
     except ValidationError as error:
         raise validation_line(f"suite {path}", error, _fields_at(error)) from None
+    if suite.name in TAKEN:
+        raise UserError(
+            f"suite {path}: name: the folder {suite.name!r} of results is taken: choose another"
+        )
     suite.runs()
-    if not any(override.startswith("backbones=") for override in overrides):
+    if not any(override.startswith(("backbones=", "methods=")) for override in overrides):
         _check_patterns(suite)
     return suite
 
 
 def _check_patterns(suite: Suite) -> None:
-    """Refuse a pattern of `for_backbones` that fits no backbone: its values would be lost.
+    """Refuse a pattern of `for_backbones` that no backbone takes: its values would be lost.
 
     Raises:
-        UserError: names the pattern and the backbones.
+        UserError: names the pattern, and the backbones or the patterns before it.
     """
     names = suite.all_backbones()
+    left = list(names)
     for pattern in suite.for_backbones:
+        place = f"suite {suite.name}: for_backbones: {pattern!r}"
         if not any(fnmatchcase(name, pattern) for name in names):
+            raise UserError(f"{place} fits none of the backbones {', '.join(names)}")
+        if not any(fnmatchcase(name, pattern) for name in left):
             raise UserError(
-                f"suite {suite.name}: for_backbones: {pattern!r} fits none of the backbones "
-                f"{', '.join(names)}"
+                f"{place} is never used, as patterns before it fit all of its backbones: "
+                "put it before them"
             )
+        left = [name for name in left if not fnmatchcase(name, pattern)]
 
 
 def _at_scale(content: dict[str, Any], asked: str | None, place: str) -> dict[str, Any]:
@@ -88,22 +101,44 @@ def _at_scale(content: dict[str, Any], asked: str | None, place: str) -> dict[st
         UserError: there is no such scale, or ``scales`` is no mapping of mappings.
     """
     scales = content.pop("scales", None)
+    default = content.pop("scale", None)
     if scales is None:
         if asked is not None:
             raise UserError(f"--scale {asked}: {place} has no `scales`: leave --scale out")
+        if default is not None:
+            raise UserError(f"{place}: `scale` names one of `scales`, which are not there")
         return content
-    if not isinstance(scales, dict) or not all(
-        isinstance(name, str) and isinstance(part, dict) for name, part in scales.items()
-    ):
-        raise UserError(f"{place}: scales: must map names to what differs there")
-    default = content.pop("scale", None)
+    _check_scales(scales, place)
     if default is None and asked is None:
         raise UserError(f"{place}: `scale` must name the default among {', '.join(scales)}")
     chosen = str(default if asked is None else asked)
     if chosen not in scales:
-        raise unknown("scale" if asked else f"`scale` of {place}", chosen, scales)
-    merged = _merged(content, scales[chosen])
-    return {**merged, "name": f"{merged.get('name')}-{chosen}", "scale": chosen}
+        raise unknown(f"`scale` of {place}" if asked is None else "scale", chosen, scales)
+    merged = {**_merged(content, scales[chosen]), "scale": chosen}
+    if isinstance(merged.get("name"), str):
+        merged["name"] += f"-{chosen}"
+    return merged
+
+
+def _check_scales(scales: Any, place: str) -> None:
+    """Refuse what can't be the scales of a suite.
+
+    Raises:
+        UserError: says what is wrong.
+    """
+    if not isinstance(scales, dict) or not all(
+        isinstance(name, str) and isinstance(part, dict) for name, part in scales.items()
+    ):
+        raise UserError(f"{place}: scales: must map names to what differs there")
+    for name, part in scales.items():
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise UserError(
+                f"{place}: scales: {name!r}: must be letters of a to z, digits, '_', '.' or '-', "
+                "as it ends the name of a folder"
+            )
+        for key in ("scale", "scales"):
+            if key in part:
+                raise UserError(f"{place}: scales: {name}: a scale can't hold {key!r}: take it out")
 
 
 def scales_of(name: str) -> tuple[str, ...]:
@@ -127,6 +162,8 @@ def _apply(content: dict[str, Any], override: str) -> None:
     """Set one ``key=value`` in a suite's content."""
     key, value = read_setting(override, "key=value, such as budget.epochs=5")
     *path, last = key.split(".")
+    if (path or [last])[0] in ("scale", "scales"):
+        raise UserError(f"--set {override}: choose a scale of the suite with --scale NAME")
     place: Any = content
     for name in path:
         place = place.setdefault(name, {}) if isinstance(place, dict) else None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TIMM",
     "architecture",
+    "backbone_digest",
     "backbone_names",
     "check_backbone_name",
     "create_backbone",
@@ -64,6 +65,16 @@ def create_backbone(
     from bench.backbones.creation import create
 
     return create(name, num_classes, input_shape, data)
+
+
+def backbone_digest(name: str, data: Path) -> str | None:
+    """What identifies the files that a backbone is made from, or None.
+
+    See `bench.backbones.digests.backbone_digest`.
+    """
+    from bench.backbones.digests import backbone_digest as find
+
+    return find(name, data)
 
 
 def fresh_head(network: nn.Module) -> str | None:

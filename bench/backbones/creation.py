@@ -20,6 +20,9 @@ from bench.backbones.names import (
 from bench.backbones.refusals import cannot_take
 from bench.errors import UserError
 
+PADDING_SHARE = 0.01
+"""Of the largest logit, that padding may change one by: some attention is an approximation."""
+
 
 def create(
     name: str, num_classes: int, input_shape: tuple[int, ...], data: Path | None
@@ -33,7 +36,9 @@ def create(
 
         classifier = text_model(name, num_classes, input_shape, data)
         # Any token that is no padding will do.
-        _try(name, classifier, torch.full((2, *input_shape), int(classifier.pad == 0)), num_classes)
+        tokens = torch.full((2, *input_shape), int(classifier.pad == 0))
+        _try(name, classifier, tokens, num_classes)
+        _try_padding(name, classifier, tokens, classifier.pad)
         return classifier.train()
     network = _image_network(name, prefix, num_classes, input_shape, data)
     _try(name, network, torch.zeros(2, *input_shape), num_classes)
@@ -91,6 +96,25 @@ def _try(name: str, network: nn.Module, inputs: torch.Tensor, num_classes: int) 
             logits = network(inputs)
     except Exception as error:
         raise UserError(cannot_take(name, shape, error)) from error
-    if logits.shape != (2, num_classes) or not logits.isfinite().all():
-        found = f"gives {list(logits.shape)} instead of finite logits [2, {num_classes}]"
+    if logits.shape != (2, num_classes):
+        found = f"gives {list(logits.shape)} instead of logits [2, {num_classes}]"
         raise UserError(cannot_take(name, shape, found))
+    if not logits.isfinite().all():
+        raise UserError(cannot_take(name, shape, "its logits are not finite"))
+
+
+def _try_padding(name: str, network: nn.Module, tokens: torch.Tensor, pad: int) -> None:
+    """Refuse a network in evaluation mode whose answer depends on how far a text is filled up.
+
+    Such networks read the last token, say, or want texts filled up at their start; what they
+    answer would depend on the batch that a text is in.
+    """
+    length = tokens.shape[1]
+    kept = -(-length // 2)
+    padded = tokens.clone()
+    padded[:, kept:] = pad
+    with torch.no_grad():
+        filled, cut = network(padded), network(padded[:, :kept])
+    if (filled - cut).abs().max() > PADDING_SHARE * torch.maximum(filled.abs(), cut.abs()).max():
+        reason = "its answer to a text depends on the padding at the end"
+        raise UserError(cannot_take(name, (length,), reason))

@@ -24,6 +24,14 @@ _POOLER = "pooler."
 """Of encoders: it feeds the head alone, and files without a head often lack it too."""
 
 
+_WARNING = "warn_if_padding_and_no_attention_mask"
+"""A method that reads token ids where there is no mask, which ids without values can't have."""
+
+
+def _silent(*_: object) -> None:
+    """Warn of nothing: wherever ids have values, they have their mask."""
+
+
 class TextClassifier(nn.Module):
     """A text classifier of Hugging Face as a function of token ids.
 
@@ -39,6 +47,9 @@ class TextClassifier(nn.Module):
         super().__init__()
         self.network = network
         self.pad = pad
+        for module in network.modules():
+            if hasattr(module, _WARNING):
+                setattr(module, _WARNING, _silent)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits."""
@@ -126,7 +137,8 @@ def text_model(
     if not isinstance(config.pad_token_id, int):
         raise UserError(f"backbone {name}: its config.json names no padding token")
     most = getattr(config, "max_position_embeddings", None)
-    if most is not None and input_shape[0] > most:
+    # Where positions are relative, some say -1.
+    if most is not None and 0 < most < input_shape[0]:
         raise UserError(cannot_take(name, input_shape, f"it takes {most} tokens at most"))
     if not is_pretrained(name):
         return TextClassifier(auto.from_config(config).float(), config.pad_token_id)

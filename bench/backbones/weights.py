@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,12 @@ def read_weights(path: Path, name: str) -> dict[str, Tensor]:
             return dict(load_file(path))
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        hint = "" if path.suffix == ".safetensors" else "; save its state_dict as safetensors"
+        reason, hint = str(error).strip().partition("\n")[0], ""
+        if path.suffix != ".safetensors":
+            hint = "; save its state_dict as safetensors"
+        if isinstance(error, pickle.UnpicklingError):
+            # What torch says is how to run the code in the file all the same.
+            reason = "it is damaged, or holds objects of Python beside tensors"
         raise UserError(
             f"backbone {name}: {path}: can't be read as plain tensors: {reason}{hint}"
         ) from error

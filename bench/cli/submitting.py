@@ -102,7 +102,7 @@ class SlurmFlags:
             UserError: names the flag.
         """
         for name, value in vars(self).items():
-            if value:
+            if value is not None and value is not False:
                 flag = "--" + name.replace("_", "-")
                 raise UserError(f"{flag}: is for --on slurm")
 

@@ -274,10 +274,11 @@ def caption(*parts: str) -> str:
 
 
 def absent(name: str, title: str, paper: Paper, suite: str) -> Absent:
-    """A figure that lacks all of a suite's runs."""
+    """A figure that lacks all of a suite's runs, or what it shows of them."""
     source = paper.sources.get(suite)
     if source is None:
         return Absent(name, title, f"suite {suite} has no scale {paper.scale}", "")
     if all(entry.state == "not applicable" for entry in source.collection.entries):
         return Absent(name, title, f"no run of {source.title} is applicable", "")
-    return Absent(name, title, f"no run of {source.title} is done", source.command)
+    lack = "has what it shows" if source.done else "is done"
+    return Absent(name, title, f"no run of {source.title} {lack}", source.command)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.paper.collect import Source
 from bench.tables.collection import Collection, Group, MethodRuns
-from bench.tables.differences import differences
+from bench.tables.differences import Difference, differences
 from bench.tables.scores import Key, lookup, mean_and_std
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ LEAST_SEEDS = 2
 """Runs of each method that an interval needs."""
 SEEDS = "seeds"
 SEEDS_AND_SAMPLES = "seeds and test samples"
+
+
+TESTED = {
+    "test": "test samples",
+    "shift": "corrupted samples",
+    "ood": "out-of-distribution samples",
+}
+"""Part of `metrics.json` -> what its scores were measured on, in words."""
+
+
+class Incomparable(Exception):
+    """Numbers that must not be set against each other; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,13 @@ class Estimate:
     basis: str = SEEDS
 
     def over(self, base: float) -> Estimate:
-        """The estimate in units of a positive number."""
+        """The estimate in units of a positive number.
+
+        Raises:
+            Incomparable: it is not positive.
+        """
+        if base <= 0:
+            raise Incomparable(f"nothing is a share of {base:g}")
         return replace(self, value=self.value / base, low=self.low / base, high=self.high / base)
 
 
@@ -95,11 +114,50 @@ def values(method: MethodRuns, key: Key) -> list[float]:
     return [float(value) for value in found if value is not None]
 
 
+def check_same(methods: Iterable[MethodRuns], part: str) -> None:
+    """Refuse runs that were tested on different samples, as when a data set came later.
+
+    Args:
+        methods: whose runs are compared.
+        part: a key of `TESTED`.
+
+    Raises:
+        Incomparable: what was tested on differs between two runs.
+    """
+    found = {_tested_on(entry.metrics or {}, part) for one in methods for entry in one.done}
+    if len(found) > 1:
+        raise Incomparable(_different(part))
+
+
+def _different(part: str) -> str:
+    return f"the runs were tested on different {TESTED[part]}: remove some and run them again"
+
+
+def _tested_on(metrics: dict[str, Any], part: str) -> str:
+    """What a run's scores in a part of its metrics were measured on, comparable as a text."""
+    content = metrics.get(part)
+    if content is None:
+        return ""
+    if part == "shift":
+        names = ("corruption", "severity", "samples")
+        cells = [[cell.get(name) for name in names] for cell in content.get("cells", ())]
+        what: Any = [lookup(metrics, ("task", "shift_origin")), sorted(cells)]
+    elif part == "ood":
+        sources = content.get("sources", {}).items()
+        what = [
+            [[name, one.get("distance"), one.get("samples")] for name, one in sorted(sources)],
+            [distance in content for distance in ("near", "far")],
+        ]
+    else:
+        what = content.get("samples")
+    return json.dumps(what)
+
+
 class Comparisons:
     """Differences of two methods in accuracy, NLL and ECE; each pair is resampled once."""
 
     def __init__(self) -> None:
-        self._paired: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._paired: dict[tuple[str, ...], Difference | None] = {}
 
     def difference(
         self, source: Source, group: Group, a: MethodRuns, b: MethodRuns, metric: str
@@ -111,17 +169,26 @@ class Comparisons:
 
         Returns:
             None if either has fewer than two runs.
+
+        Raises:
+            Incomparable: not all runs were tested on the same samples.
         """
         key = ("test", metric)
         found = contrast([values(a, key), values(b, key)], [1, -1])
         if found is None:
             return None
-        interval = self._intervals(source, group, a, b).get(metric)
+        check_same((a, b), "test")
+        paired = self._difference(source, group, a, b)
+        if paired is None:
+            return found
+        if paired.trouble:
+            raise Incomparable(_different("test"))
+        interval = paired.intervals.get(metric)
         return found if interval is None else with_samples(found, interval)
 
-    def _intervals(
+    def _difference(
         self, source: Source, group: Group, a: MethodRuns, b: MethodRuns
-    ) -> dict[str, Any]:
+    ) -> Difference | None:
         runs = tuple(entry.spec.id for method in (a, b) for entry in method.done)
         if runs not in self._paired:
             self._paired[runs] = _paired(source.collection, group, a, b)
@@ -130,8 +197,8 @@ class Comparisons:
 
 def _paired(
     collection: Collection, group: Group, a: MethodRuns, b: MethodRuns
-) -> dict[str, Interval]:
-    """The paired bootstrap of `bench.tables.differences`; empty unless all records are there."""
+) -> Difference | None:
+    """The paired bootstrap of `bench.tables.differences`; None unless all records are there."""
     two = Collection(
         collection.suite.model_copy(update={"reference": b.label}),
         collection.folder,
@@ -139,6 +206,6 @@ def _paired(
         collection.asked,
     )
     if two.damages:
-        return {}
+        return None
     (found,) = differences(two, Group(group.task, group.backbone, (a, b)))
-    return found.intervals
+    return found

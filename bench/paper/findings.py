@@ -8,6 +8,8 @@ from typing import Literal
 
 from bench.paper.collect import Source
 from bench.paper.estimates import SEEDS_AND_SAMPLES, Estimate
+from bench.tables.collection import MethodRuns
+from bench.tables.contents import budget_footnotes
 from bench.tables.scores import rounded
 
 Verdict = Literal["holds", "does not hold", "not measured"]
@@ -146,6 +148,14 @@ def judged(where: str, source: Source, tests: Sequence[Test]) -> Finding:
         tests=tuple(tests),
         scales=scales_of_source(source),
     )
+
+
+def with_budgets(finding: Finding, methods: Iterable[MethodRuns]) -> Finding:
+    """The finding, naming runs that missed their budget: that may be why it holds."""
+    missed = [line.rstrip(".") for one in methods for line in budget_footnotes(one)]
+    if finding.verdict == "not measured" or not missed:
+        return finding
+    return replace(finding, measured="; ".join([finding.measured, *missed]))
 
 
 def scales_of_source(source: Source) -> tuple[str, ...]:

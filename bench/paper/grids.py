@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bench.paper.collect import Source
-from bench.paper.estimates import LEAST_SEEDS, Estimate, values
-from bench.paper.findings import Finding, Test, judged, not_measured, together
+from bench.paper.estimates import LEAST_SEEDS, Estimate, Incomparable, values
+from bench.paper.findings import Finding, Test, judged, not_measured, together, with_budgets
 from bench.paper.judges import (
     ACCURACY_MARGIN,
     COLLAPSE,
@@ -133,8 +133,17 @@ def _over(
                 key=lambda point: point[0],
             )
             if len({value for value, _ in points}) > 1:
-                findings.append(judge(source, group, points))
+                findings.append(_judged(judge, source, group, points))
     return together(findings)
+
+
+def _judged(
+    judge: Callable[[Source, Group, Points], Finding], source: Source, group: Group, points: Points
+) -> Finding:
+    try:
+        return with_budgets(judge(source, group, points), [method for _, method in points])
+    except Incomparable as reason:
+        return not_measured(group.title, source, str(reason))
 
 
 def _value(method: MethodRuns, parameter: str) -> float:
@@ -142,7 +151,9 @@ def _value(method: MethodRuns, parameter: str) -> float:
 
 
 def _short(methods: Sequence[MethodRuns]) -> list[MethodRuns]:
-    return [method for method in methods if len(method.done) < LEAST_SEEDS]
+    """The methods with too few runs that have the scores of the test split."""
+    keys = (("test", "accuracy"), ("test", "nll"))
+    return [m for m in methods if any(len(values(m, key)) < LEAST_SEEDS for key in keys)]
 
 
 def _missing(source: Source, group: Group, methods: Sequence[MethodRuns]) -> Finding:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from bench.backbones import architecture, is_pretrained
 from bench.paper.collect import Paper, Source
-from bench.paper.estimates import LEAST_SEEDS, Comparisons, Estimate, contrast, values
-from bench.paper.findings import Finding, Test, judged, not_measured, together
+from bench.paper.estimates import (
+    LEAST_SEEDS,
+    Comparisons,
+    Estimate,
+    Incomparable,
+    check_same,
+    contrast,
+    values,
+)
+from bench.paper.findings import Finding, Test, judged, not_measured, together, with_budgets
 from bench.suite import RunSpec
 from bench.tables.collection import Group, MethodRuns
 from bench.tables.scores import lookup, mean_and_std
@@ -90,6 +99,7 @@ def severity(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
         found = contrast([values(own, ("shift", "ece_slope"))], [1])
         if found is None:
             return None
+        check_same([own], "shift")
         unit = "points a severity"
         return [Test("slope of ECE", found, most=FLAT, unit=unit, scale=100.0)]
 
@@ -99,9 +109,8 @@ def severity(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
             own = find(group, OWN)
             if own is None:
                 continue
-            made = tests(group, own)
             findings.append(
-                judged(group.title, source, made) if made else _missing(source, group, [own])
+                _judge(partial(tests, group, own), source, group.title, [own], LEAST_SEEDS)
             )
     return together(findings)
 
@@ -112,7 +121,7 @@ def detection(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
     def tests(
         evidence: Evidence, source: Source, group: Group, own: MethodRuns, other: MethodRuns
     ) -> list[Test] | None:
-        found = contrast([aurocs(own), aurocs(other)], [1, -1])
+        found = _detection_contrast([own, other], [1, -1])
         return None if found is None else [_weaker("ΔAUROC", found)]
 
     return _against(evidence, suites, ENSEMBLE, tests)
@@ -120,6 +129,11 @@ def detection(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
 
 def detection_pretrained(evidence: Evidence, suites: Sequence[str]) -> list[Finding]:
     """The gap in AUROC with pretrained weights minus that from scratch, same architecture."""
+
+    def tests(methods: Sequence[MethodRuns]) -> list[Test] | None:
+        found = _detection_contrast(methods, [1, -1, -1, 1])
+        return None if found is None else [_weaker("gap in ΔAUROC", found)]
+
     findings = []
     for source in evidence.paper.of(suites):
         for scratch, tuned in _pairs(source):
@@ -128,16 +142,7 @@ def detection_pretrained(evidence: Evidence, suites: Sequence[str]) -> list[Find
             if len(present) < len(methods):
                 continue
             where = f"{tuned.task}, {tuned.backbone} against {scratch.backbone}"
-            found = contrast([aurocs(method) for method in present], [1, -1, -1, 1])
-            findings.append(
-                judged(
-                    where,
-                    source,
-                    [_weaker("gap in ΔAUROC", found)],
-                )
-                if found
-                else _missing(source, tuned, present, where)
-            )
+            findings.append(_judge(partial(tests, present), source, where, present, LEAST_SEEDS))
     return together(findings)
 
 
@@ -190,25 +195,29 @@ def _against(
             own, reference = find(group, OWN), find(group, other)
             if own is None or reference is None:
                 continue
-            made = tests(evidence, source, group, own, reference)
-            found = (
-                judged(group.title, source, made)
-                if made
-                else _missing(source, group, [own, reference], least=least)
-            )
+            made = partial(tests, evidence, source, group, own, reference)
+            found = _judge(made, source, group.title, [own, reference], least)
             findings.append(replace(found, backbone=group.backbone))
     return together(findings)
 
 
-def _missing(
+def _judge(
+    tests: Callable[[], list[Test] | None],
     source: Source,
-    group: Group,
+    where: str,
     methods: Sequence[MethodRuns],
-    where: str = "",
-    least: int = LEAST_SEEDS,
+    least: int,
 ) -> Finding:
-    """Not measured, with how many seeds each method has."""
-    return not_measured(where or group.title, source, missing_words(methods, least))
+    """The verdict of some tests; without them not measured, with how many seeds each method has."""
+    try:
+        made = tests()
+    except Incomparable as reason:
+        return not_measured(where, source, str(reason))
+    if not made:
+        return not_measured(where, source, missing_words(methods, least))
+    found = judged(where, source, made)
+    # What is counted, and needs one run only, costs no training.
+    return found if least < LEAST_SEEDS else with_budgets(found, methods)
 
 
 def missing_words(methods: Sequence[MethodRuns], least: int = LEAST_SEEDS) -> str:
@@ -244,6 +253,14 @@ def aurocs(method: MethodRuns) -> list[float]:
         present = [value for value in both if value is not None]
         if present:
             found.append(sum(present) / len(present))
+    return found
+
+
+def _detection_contrast(methods: Sequence[MethodRuns], weights: Sequence[float]) -> Estimate | None:
+    """A contrast of AUROCs, on the same out-of-distribution samples only."""
+    found = contrast([aurocs(method) for method in methods], weights)
+    if found is not None:
+        check_same(methods, "ood")
     return found
 
 

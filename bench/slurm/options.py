@@ -38,7 +38,8 @@ SETUP = "setup"
 _TIME = re.compile(
     r"(?:(?P<days>\d+)-(?P<h>\d+)(?::(?P<m>\d+)(?::(?P<s>\d+))?)?"
     r"|(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)"
-    r"|(?P<only_minutes>\d+)(?::(?P<only_seconds>\d+))?)"
+    r"|(?P<only_minutes>\d+)(?::(?P<only_seconds>\d+))?)",
+    re.ASCII,
 )
 
 

@@ -178,3 +178,37 @@ def test_without_the_library_the_extra_is_named(monkeypatch, tmp_path):
     ):
         with pytest.raises(UserError, match=r"pip install 'sigma-bench\[text\]'"):
             ask()
+
+
+def saved(folder, config):
+    config.save_pretrained(folder)
+    return f"hf:{folder.name}"
+
+
+def test_a_network_whose_answer_depends_on_padding_is_refused(tmp_path):
+    """XLNet reads the last token, and wants texts filled up at their start."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.XLNetConfig(
+        vocab_size=40, d_model=16, n_layer=1, n_head=2, d_inner=16, pad_token_id=0
+    )
+    with pytest.raises(UserError, match="depends on the padding at the end"):
+        create_backbone(saved(tmp_path / "xlnet", config), 2, (8,), tmp_path)
+
+
+def test_flops_of_a_network_that_looks_for_padding_itself(tmp_path):
+    """DeBERTa reads its token ids where there is no mask; for counting there are no values."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.DebertaV2Config(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=20,
+        type_vocab_size=0,
+    )
+    network = create_backbone(saved(tmp_path / "deberta", config), 3, (8,), tmp_path).eval()
+    found = count_flops(network, torch.ones(2, 8, dtype=torch.int64), lambda model, ids: model(ids))
+    dense = 4 * 16 * 16 + 2 * 16 * 24
+    attention = 2 * 8 * 16
+    assert found == 2 * (2 * 8 * (dense + attention) + 2 * (16 * 16 + 16 * 3))

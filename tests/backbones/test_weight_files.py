@@ -125,8 +125,18 @@ def test_no_code_in_a_file_is_run(tmp_path, write):
     write({"conv1.weight": Runs(mark)}, tmp_path / "w.pt")
     with pytest.raises(UserError, match="as plain tensors") as caught:
         create_backbone(f"{NAME}@w.pt", 10, SHAPE, tmp_path)
+    # One line, and no advice to read the file in a way that would run the code.
     assert "\n" not in str(caught.value)
+    assert "weights_only" not in str(caught.value)
+    assert "objects of Python" in str(caught.value)
+    assert str(caught.value).isprintable()
     assert not mark.exists()
+
+
+def test_weights_that_are_no_numbers_are_refused(trained, tmp_path):
+    state = {key: value.clone() for key, value in trained.items()}
+    state["linear.bias"][0] = float("nan")
+    assert "its logits are not finite" in refusal(state, tmp_path)
 
 
 @pytest.mark.parametrize("file", ["w.safetensors", "w.pt"])

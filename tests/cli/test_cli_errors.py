@@ -91,6 +91,11 @@ MISTAKES: list[tuple[str, str]] = [
     ("run double.yaml", "not YAML: the key 'seeds' stands twice.*line 8"),
     ("run option.yaml", r"task digits: unknown key 'corruption': did you mean 'corruptions'\?"),
     # settings
+    ("run tiny.yaml --scale small", "--scale small: suite tiny.yaml has no `scales`"),
+    ("run cifar10 --scale tinny", r"unknown scale 'tinny': did you mean tiny\?"),
+    ("run cifar10 --scale tiny --set scale=lab", "choose a scale of the suite with --scale NAME"),
+    ("status tiny.yaml --set name=paper", "'paper' of results is taken"),
+    ("publish digits --to afile", "--to afile: afile is a file, not a folder"),
     ("run tiny.yaml --set epochs", "--set epochs: must look like key=value"),
     ("run tiny.yaml --set =3", "--set =3: must look like key=value"),
     ("run tiny.yaml --set budget.epochs=[1", "not a YAML value"),

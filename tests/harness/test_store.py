@@ -180,6 +180,17 @@ def test_lock_excludes_and_dies_with_its_process(folder):
         assert folder.is_locked()
 
 
+@pytest.mark.parametrize("write", ["start", "fail", "refuse", "finish"])
+def test_a_folder_that_was_taken_over_is_not_written(folder, write):
+    """This process was suspended for so long that another took it for dead."""
+    words = {"start": [{}], "fail": ["a", "b"], "refuse": ["a"], "finish": [{}, []]}
+    with folder.lock():
+        (folder.path / "lock.1").rename(folder.path / "lock.2")
+        with pytest.raises(Busy, match="took this over"):
+            getattr(folder, write)(*words[write])
+        assert [path.name for path in folder.path.iterdir()] == ["lock.2"]
+
+
 def test_leftovers_of_a_dead_process_go(folder):
     folder.path.mkdir(parents=True)
     (folder.path / ".metrics.json.123.tmp").write_text("half")

@@ -59,6 +59,14 @@ def test_settings_of_the_command_line_come_after_the_scale(tmp_path):
         ({"scales": ["full"]}, None, "scales: must map names"),
         ({"scales": {"full": 3}}, None, "scales: must map names"),
         ({"scales": {"full": {"budgets": {}}}}, None, "did you mean 'budget'"),
+        ({}, "", "unknown scale ''"),
+        ({"name": ...}, None, "name: Field required"),
+        ({"name": 3}, None, "name: Input should be a valid string"),
+        ({"scales": ...}, None, "names one of `scales`, which are not there"),
+        ({"scales": {"full": {}, "a b": {}}}, None, "scales: 'a b': must be letters"),
+        ({"scales": {"full": {"scale": "small"}}}, None, "full: a scale can't hold 'scale'"),
+        ({"scales": {"full": {"scales": {}}}}, None, "full: a scale can't hold 'scales'"),
+        ({"scales": {"full": {"seeds": []}}}, None, "seeds: .* at least 1 item"),
     ],
 )
 def test_scales_that_cannot_be(tmp_path, changes, scale, message):
@@ -100,9 +108,34 @@ def test_a_scale_takes_a_pattern_back(tmp_path):
         assert rates == {0.2}
 
 
+@pytest.mark.parametrize("name", ["paper", "published"])
+def test_names_of_other_folders_of_results_are_taken(tmp_path, name):
+    with pytest.raises(UserError, match="is taken"):
+        load_suite(write(tmp_path, name=name, scales=..., scale=...))
+    assert load_suite(write(tmp_path, name=name)).name == f"{name}-full"
+
+
+def test_a_check_over_several_values_says_no_more_than_what_is_wrong(tmp_path):
+    patterns = {"resnet8": {"recipe": {"devices": 3}}}
+    with pytest.raises(UserError) as error:
+        load_suite(write(tmp_path, for_backbones=patterns))
+    assert str(error.value) == (
+        "suite mine-full: for_backbones: 'resnet8': recipe: "
+        "batch_size=16 can't be shared evenly by devices=3: 15 can"
+    )
+
+
+@pytest.mark.parametrize("setting", ["scale=small", "scales.small.seeds=[3]"])
+def test_a_setting_is_no_way_to_choose_a_scale(tmp_path, setting):
+    with pytest.raises(UserError, match="with --scale NAME"):
+        load_suite(write(tmp_path), (setting,))
+
+
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
+        ({"*": {}, "resnet8": {}}, "'resnet8' is never used, as patterns before it"),
+        ({"resnet8": {}, "resnet20": {}, "resnet*": {}}, "'resnet\\*' is never used"),
         ({"resnet9*": {}}, "'resnet9\\*' fits none of the backbones resnet8, resnet20"),
         ({"resnet8": {"recipe": {"learning_rat": 1}}}, "did you mean 'learning_rate'"),
         ({"resnet8": {"recipe": {"learning_rate": -1}}}, "greater than 0"),
@@ -122,6 +155,14 @@ def test_fewer_backbones_than_the_file_has(tmp_path):
     path = write(tmp_path, for_backbones={"resnet20": {"recipe": {"learning_rate": 0.01}}})
     runs = load_suite(path, ("backbones=[resnet8]",)).runs()
     assert {run.recipe.learning_rate for run in runs} == {0.2}
+
+
+def test_fewer_methods_and_so_fewer_backbones_than_the_file_has(tmp_path):
+    methods = ["single", {"name": "sigma_nens", "backbones": ["wrn16_4"]}]
+    patterns = {"wrn*": {"recipe": {"learning_rate": 0.01}}}
+    path = write(tmp_path, methods=methods, for_backbones=patterns)
+    runs = load_suite(path, ("methods=[single]",)).runs()
+    assert {run.backbone for run in runs} == {"resnet8", "resnet20"}
 
 
 def test_a_method_with_backbones_of_its_own(tmp_path):

@@ -607,3 +607,19 @@ def test_nothing_is_a_share_of_an_nll_of_zero(results: Path) -> None:
     for claim, suite in (("nll", "cifar10"), ("strength", "strength")):
         store(results, suite, scores=lambda spec: {"nll": 0.0})
         assert unmeasured(results, claim, suite) == ["nothing is a share of 0"]
+
+
+def test_a_run_that_missed_its_budget_is_named_beside_the_figure(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(spec: RunSpec, metrics: dict[str, Any]) -> None:
+        if spec.method == "sigma_nens" and spec.seed == 1:
+            metrics["cost"]["budget_deviation"] = 0.5
+
+    words = "sigma_nens: off the budget of train FLOPs by more than 2 %: +50.0 % (seed 1)"
+    stored_with(results, monkeypatch, "cifar10", change)
+    stored_with(results, monkeypatch, "members", change)
+    assert words in one(results, "accuracy", "cifar10").measured
+    assert "+50.0 % (seed 1)" in one(results, "members", "members").measured
+    assert "off the budget" not in one(results, "parameters", "cifar10").measured
+    assert "off the budget" not in one(results, "members, packed", "members").measured

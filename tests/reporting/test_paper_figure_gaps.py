@@ -112,3 +112,10 @@ def test_a_figure_that_can_be_drawn_no_more_is_removed(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "members")
     write_paper_figures(paper_of(tmp_path))
     assert sorted(path.name for path in folder.iterdir()) == ["F7-mine.svg", LIST]
+
+
+def test_runs_that_lack_what_a_figure_shows_are_not_called_missing(tmp_path: Path) -> None:
+    store(tmp_path, "temperature", only=lambda spec: spec.method == "single")
+    reasons = {one.name: one.reason for one in paper_figures(paper_of(tmp_path)).absent}
+    assert reasons["F1-frontier"].endswith(" has what it shows")
+    assert reasons["F3-members"].endswith(" is done")

@@ -194,6 +194,7 @@ def test_runs_with_other_settings_are_not_counted_and_named(results: Path) -> No
     store(results, "cifar10", only=lambda spec: spec.seed == 0)
     other = results / "cifar10-tiny" / "runs" / "an-old-run"
     other.mkdir()
+    (other.parent / ".DS_Store").touch()
     table = sections(results, "t1-cifar")[0]
     assert any(note.endswith("other settings, which are not counted: 1.") for note in table.notes)
 

@@ -92,6 +92,59 @@ def test_the_runs_themselves_are_no_target(folder, suite):
         publish(collect(suite, folder), folder.path.parent, "")
 
 
+@pytest.mark.parametrize("inside", ["", "runs"])
+def test_a_folder_among_the_runs_is_no_target(folder, suite, inside):
+    before = sorted(folder.path.rglob("*"))
+    with pytest.raises(UserError, match="would lie in each other"):
+        publish(collect(suite, folder), folder.path / inside, "")
+    assert sorted(folder.path.rglob("*")) == before
+
+
+def test_a_folder_around_the_runs_is_no_target(folder, suite, tmp_path):
+    around = SuiteFolder(tmp_path / "around", suite.name)
+    inner = SuiteFolder(around.path / "runs", suite.name)
+    shutil.copytree(folder.path, inner.path)
+    with pytest.raises(UserError, match="would lie in each other"):
+        publish(collect(suite, inner), tmp_path / "around", "")
+    assert collect(suite, inner).done == 9
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "checkpoint/0.pt", "records/ood.parquet"])
+def test_runs_of_another_folder_are_never_overwritten(folder, suite, tmp_path, name):
+    done, collection = published(folder, suite, tmp_path)
+    precious = done.folder.run(collection.entries[0].spec).path / name
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_bytes(b"weights")
+    with pytest.raises(UserError, match="holds runs that would be lost") as error:
+        published(folder, suite, tmp_path)
+    assert str(precious) in str(error.value)
+    assert precious.read_bytes() == b"weights"
+
+
+def test_what_a_broken_publication_left_is_no_obstacle(folder, suite, tmp_path):
+    done, collection = published(folder, suite, tmp_path)
+    (done.folder.run(collection.entries[0].spec).path / ".metrics.json.1.tmp").touch()
+    published(folder, suite, tmp_path)
+    assert not list(done.folder.path.rglob("*.tmp"))
+
+
+def test_commands_name_a_folder_with_a_space(folder, suite, tmp_path):
+    asked = "tiny --results elsewhere --plugin 'my idea.py'"
+    done = publish(collect(suite, folder, asked), tmp_path / "my results", "")
+    text = (done.folder.path / "README.md").read_text()
+    where = f"--results '{tmp_path / 'my results'}'"
+    assert f"sigma-bench tables tiny --plugin 'my idea.py' {where}" in text
+
+
+def test_a_readme_without_description_and_environments(folder, suite, tmp_path):
+    for entry in collect(suite, folder).entries:
+        (entry.folder.path / "environment.json").unlink()
+    done, _ = published(folder, suite, tmp_path)
+    text = (done.folder.path / "README.md").read_text()
+    assert "9 of 9 runs are done.\n" in text
+    assert "\n\n\n" not in text
+
+
 def test_nothing_to_publish(suite, tmp_path):
     empty = SuiteFolder(tmp_path / "results", suite.name)
     with pytest.raises(UserError, match="no run is done"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,18 @@ def cluster() -> Iterator[Path]:
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
     os.environ["PATH"] += f"{os.pathsep}/usr/sbin{os.pathsep}/sbin"
     yield folder
-    subprocess.run(["scancel", f"--user={os.environ.get('USER') or 'root'}"], check=False)
+    _empty_the_queue()
     subprocess.run(["bash", START, "stop", folder], check=False)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _empty_the_queue(seconds: float = 20) -> None:
+    """End all jobs, and wait for them: a daemon that is stopped earlier leaves its steps behind."""
+    subprocess.run(["scancel", f"--user={getpass.getuser()}"], check=False)
+    deadline = time.monotonic() + seconds
+    words = ["squeue", "--noheader", "--states=all", "--format=%T"]
+    while time.monotonic() < deadline:
+        left = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+        if not {"RUNNING", "COMPLETING"} & {*left}:
+            return
+        time.sleep(0.3)
