@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import torch
@@ -39,6 +40,7 @@ def create(
         tokens = torch.full((2, *input_shape), int(classifier.pad == 0))
         _try(name, classifier, tokens, num_classes)
         _try_padding(name, classifier, tokens, classifier.pad)
+        _try_counting(name, classifier, tokens)
         return classifier.train()
     network = _image_network(name, prefix, num_classes, input_shape, data)
     _try(name, network, torch.zeros(2, *input_shape), num_classes)
@@ -118,3 +120,13 @@ def _try_padding(name: str, network: nn.Module, tokens: torch.Tensor, pad: int) 
     if (filled - cut).abs().max() > PADDING_SHARE * torch.maximum(filled.abs(), cut.abs()).max():
         reason = "its answer to a text depends on the padding at the end"
         raise UserError(cannot_take(name, (length,), reason))
+
+
+def _try_counting(name: str, network: nn.Module, tokens: torch.Tensor) -> None:
+    """Refuse a network that looks at values to choose what it does: see `bench.flops`."""
+    try:
+        with torch.no_grad():
+            copy.deepcopy(network).to("meta")(tokens.to("meta"))
+    except (RuntimeError, NotImplementedError) as error:
+        reason = f"what it does depends on values, so its cost can't be counted: {error}"
+        raise UserError(cannot_take(name, tuple(tokens.shape[1:]), reason)) from error

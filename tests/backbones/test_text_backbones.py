@@ -212,3 +212,19 @@ def test_flops_of_a_network_that_looks_for_padding_itself(tmp_path):
     dense = 4 * 16 * 16 + 2 * 16 * 24
     attention = 2 * 8 * 16
     assert found == 2 * (2 * 8 * (dense + attention) + 2 * (16 * 16 + 16 * 3))
+
+
+def test_a_network_that_looks_at_values_is_refused_in_one_line(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MegatronBertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=20,
+        pad_token_id=0,
+    )
+    with pytest.raises(UserError, match="its cost can't be counted") as caught:
+        create_backbone(saved(tmp_path / "megatron", config), 3, (8,), tmp_path)
+    assert "\n" not in str(caught.value)

@@ -6,7 +6,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     BertConfig,
     DebertaV2Config,
-    MegatronBertConfig,
     XLNetConfig,
 )
 
@@ -91,14 +90,6 @@ def test_others_pass_and_are_left_as_they_are(name):
     check_batches(model, task())
     assert model.training
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-
-
-def test_a_network_that_looks_at_values_is_refused_in_one_line():
-    config = MegatronBertConfig(**SIZE, **REST, intermediate_size=16, max_position_embeddings=32)
-    plain = TextClassifier(AutoModelForSequenceClassification.from_config(config), pad=0)
-    with pytest.raises(NotApplicable, match="its cost can't be counted") as caught:
-        check_batches(method_class("single")().build(plain, 2), task())
-    assert "\n" not in str(caught.value)
 
 
 def test_inference_is_counted_on_a_text_of_mean_length():
