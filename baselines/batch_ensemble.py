@@ -66,10 +66,23 @@ class BatchEnsemble(Method):
     def convert(self, backbone: nn.Module, num_classes: int) -> nn.Module:
         """As `build`, but with factors so near to 1 that the pretrained function stays.
 
+        A head that is fresh has no function to keep: its factors are drawn as `build` draws them,
+        so that members have heads of their own, as with other methods.
+
         Raises:
             NotApplicable: see `supports`.
         """
-        return self._around(backbone, "normal", self.pretrained_std)
+        from baselines.layers.batch_ensemble import RankOne
+        from bench.backbones import fresh_head
+        from bench.backbones.heads import head_names
+
+        fresh = head_names(backbone, num_classes) if fresh_head(backbone) else []
+        network = self._around(backbone, "normal", self.pretrained_std)
+        for name in fresh:
+            head = network.get_submodule(f"backbone.{name}")
+            if isinstance(head, RankOne):
+                head.draw(self.init, self.std)
+        return network
 
     def _around(
         self, backbone: nn.Module, init: Literal["random_sign", "normal"], std: float

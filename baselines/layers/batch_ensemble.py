@@ -113,12 +113,16 @@ class RankOne(nn.Module):
         members = rows.members
         self.input_factor = nn.Parameter(layer.weight.new_empty(members, widths[0]))
         self.output_factor = nn.Parameter(layer.weight.new_empty(members, widths[1]))
-        for factor in (self.input_factor, self.output_factor):
-            _draw(factor, init, std)
+        self.draw(init, std)
         bias = layer.bias
         layer.bias = None
         self.bias = None if bias is None else nn.Parameter(bias.detach().repeat(members, 1))
         self.layer = layer
+
+    def draw(self, init: Literal["random_sign", "normal"], std: float) -> None:
+        """Draw the factors; see the class."""
+        for factor in (self.input_factor, self.output_factor):
+            _draw(factor, init, std)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Each row through its member's weights."""

@@ -157,6 +157,16 @@ def test_members_draw_fresh_heads_of_their_own(method, tmp_path):
 
 
 @pytest.mark.parametrize("method", [SigmaNEns(), FilmEnsemble()])
+def test_factors_of_a_fresh_head_are_drawn_as_from_scratch(tmp_path):
+    method = BatchEnsemble(members=64, std=0.5, pretrained_std=0.05)
+    model = method.convert(pretrained("resnet8", tmp_path, classes=4), 4)
+    head = model.get_submodule("backbone.linear")
+    for factor in (head.input_factor, head.output_factor):
+        assert 0.4 < factor.std() < 0.6
+    inner = model.get_submodule("backbone.layer1.0.conv1")
+    assert 0.03 < inner.input_factor.std() < 0.07
+
+
 def test_a_pretrained_head_is_copied_to_every_member(method, tmp_path):
     backbone = pretrained("resnet8", tmp_path)
     (head,) = (m for m in method.convert(backbone, CLASSES).modules() if type(m) is MemberLinear)
