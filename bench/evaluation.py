@@ -112,7 +112,12 @@ class Evaluator:
         size = self.options.batch_size
         for inputs, labels in evaluation_batches(split, size, self.device, self.loaders):
             start = now(self.device)
-            logits = self._predict(self.task.normalise(inputs)).float()
+            try:
+                logits = self._predict(self.task.normalise(inputs)).float()
+            except torch.OutOfMemoryError as error:
+                raise RuntimeError(
+                    f"out of device memory with evaluation.batch_size={size}: lower it"
+                ) from error
             self._seconds += now(self.device) - start
             yield logits, labels
 

@@ -8,6 +8,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -15,11 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.errors import UserError
-from bench.store import Busy, RunFolder, SuiteFolder
+from bench.store import Busy, SuiteFolder
 from bench.suite import RunSpec
 
 POLL_SECONDS = 1.0
 """Time between looks at a run that another process works on."""
+STILLBORN = 3
+"""Workers that die one after the other before any is ready: then none will ever be."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +197,23 @@ def _worker_main(
         worker = _Worker(place, index, workers, devices)
         send(None)
         while True:
-            worker.perform(pipe.recv(), send)
+            worker.perform(_next_run(pipe), send)
             send(None)
     except UserError as error:
-        send(error)
-    except (EOFError, ConnectionResetError, _Abandoned):
+        # The main process may have gone with the same error of another worker.
+        with suppress(_Abandoned):
+            send(error)
+    except _Abandoned:
         return
+
+
+def _next_run(pipe: Connection) -> RunSpec:
+    """What the main process asks for next."""
+    try:
+        run: RunSpec = pipe.recv()
+    except (EOFError, OSError):
+        raise _Abandoned from None
+    return run
 
 
 @dataclass
@@ -223,6 +237,7 @@ class _Pool:
         self.outcomes: dict[str, str] = {}
         self.told: set[str] = set()
         self.later: list[tuple[float, RunSpec]] = []
+        self.stillborn = 0
         # Not fork: a forked child of a process that has used torch's threads may hang.
         self.context = multiprocessing.get_context("spawn")
         self.seats = [self._seat(index) for index in range(workers)]
@@ -284,12 +299,14 @@ class _Pool:
     def _hear(self, seat: _Seat) -> None:
         try:
             message = seat.pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
+            # An `OSError` where it died in the middle of a message.
             self._replace(seat)
             return
         if isinstance(message, UserError):
             raise message
         if message is None:
+            self.stillborn = 0
             seat.run, seat.idle = None, True
             if self.queue:
                 self._give(seat)
@@ -315,11 +332,20 @@ class _Pool:
         self.seats[place] = self._seat(place)
         if seat.run is None:
             if not seat.idle:
-                raise UserError(f"a worker process could not start ({cause}): try --workers 1")
+                self.stillborn += 1
+            if self.stillborn >= STILLBORN:
+                raise UserError(f"worker processes can't start ({cause}): try --workers 1")
             return
-        line = f"the worker process died ({cause}); run again to resume from the last checkpoint"
-        self._folder(seat.run).fail(line, "")
-        self._note(Event("end", seat.run, line, "failed"))
+        self._note(self._end_of_dead(seat.run, cause))
 
-    def _folder(self, run: RunSpec) -> RunFolder:
-        return SuiteFolder(self.place.results, self.place.suite).run(run)
+    def _end_of_dead(self, run: RunSpec, cause: str) -> Event:
+        """How a run ended whose worker died; it may have been done just before."""
+        folder = SuiteFolder(self.place.results, self.place.suite).run(run)
+        if folder.state()[0] == "done":
+            return Event("end", run, outcome="done")
+        line = f"the worker process died ({cause}); run again to resume from the last checkpoint"
+        try:
+            folder.fail(line, "")
+        except OSError as error:
+            line += f" (and this could not be stored: {error})"
+        return Event("end", run, line, "failed")

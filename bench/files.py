@@ -5,15 +5,23 @@ Nothing is ever read with pickle. A file that can't be trusted raises `Damaged`,
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
+    import pyarrow as pa
+
+
+LEFTOVER_SECONDS = 3600.0
+"""A file that is still being written after this long has no writer any more."""
 
 
 class Damaged(Exception):
@@ -34,11 +42,34 @@ def write_bytes(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            _remove_leftovers(path, temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _remove_leftovers(path: Path, temporary: Path) -> None:
+    """Remove what writers of a file left that were killed, by their age on the server's clock."""
+    own = f".{path.name}."
+    with os.scandir(path.parent) as entries:
+        others = [
+            path.parent / entry.name
+            for entry in entries
+            if entry.name.startswith(own)
+            and entry.name.endswith(".tmp")
+            and entry.name[len(own) : -4].isdigit()
+            and entry.name != temporary.name
+        ]
+    if not others:
+        return
+    now = temporary.stat().st_mtime
+    for other in others:
+        # Another process may have removed it just now.
+        with contextlib.suppress(FileNotFoundError):
+            if now - other.stat().st_mtime > LEFTOVER_SECONDS:
+                other.unlink()
 
 
 def write_text(path: Path, content: str) -> None:
@@ -73,7 +104,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Damaged(f"{path}: not valid JSON ({error})") from None
     if not isinstance(content, dict) or "sha256" not in content:
         raise Damaged(f"{path}: not a record of this program")
@@ -118,19 +149,59 @@ def read_records(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
 
     Raises:
         FileNotFoundError: there is no such file.
-        Damaged: it is not a whole Parquet file.
+        Damaged: it is not a whole Parquet file, or lacks a column.
     """
+    frame: pd.DataFrame = _read_table(path, columns).to_pandas()
+    return frame
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> dict[str, npt.NDArray[np.generic]]:
+    """Some columns of per-sample records as arrays ``[N]``, without loading pandas.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Damaged: it is not a whole Parquet file, or lacks a column.
+    """
+    table = _read_table(path, columns)
+    try:
+        return {name: _numbers(table.column(name).combine_chunks()) for name in columns}
+    except TypeError as error:
+        raise Damaged(f"{path}: {error}") from None
+
+
+def _numbers(array: pa.Array) -> npt.NDArray[np.generic]:
+    """An array's values, not copied; Arrow's own `to_numpy` would load pandas.
+
+    Raises:
+        TypeError: they are no numbers, or some are absent.
+    """
+    import numpy as np
+    from pyarrow import types
+
+    kind = array.type
+    if array.null_count or not (types.is_integer(kind) or types.is_floating(kind)):
+        raise TypeError(f"holds {kind} with {array.null_count} values absent, not numbers alone")
+    letter = "f" if types.is_floating(kind) else "i" if types.is_signed_integer(kind) else "u"
+    values = np.frombuffer(array.buffers()[1] or b"", f"{letter}{kind.bit_width // 8}")
+    return values[array.offset : array.offset + len(array)]
+
+
+def _read_table(path: Path, columns: Sequence[str] | None) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(
-            pa.BufferReader(path.read_bytes()), columns=columns, page_checksum_verification=True
-        )
+        # `read_table` would do the same, after loading what reads folders of files.
+        source = pa.BufferReader(path.read_bytes())
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        present = set(file.schema_arrow.names)
+        absent = [name for name in columns or () if name not in present]
+        if absent:
+            raise Damaged(f"{path}: has no column {absent[0]!r}")
+        # Several threads would wait for each other longer than a column takes to read.
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+    except FileNotFoundError:
+        raise
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         line = " ".join(str(error).split())
         raise Damaged(f"{path}: not a whole Parquet file ({line})") from None
-    frame: pd.DataFrame = table.to_pandas()
-    return frame

@@ -25,7 +25,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,10 +189,10 @@ def _beat(held: Held, stop: threading.Event) -> None:
 
 
 def _let_go(claim: Path) -> None:
-    try:
+    # Taken over, or in a folder that can't be written any more: then the claim falls with this
+    # process, or with its heartbeat.
+    with suppress(OSError):
         claim.rename(claim.with_name(f"{claim.name}.free"))
-    except FileNotFoundError:
-        return
 
 
 def _claims(folder: Path) -> dict[int, list[Path]]:
@@ -222,7 +222,7 @@ def _content(claim: Path) -> dict[str, Any]:
     """What a claim says; nothing while it is being written, or when it is gone."""
     try:
         content = json.loads(claim.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

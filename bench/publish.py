@@ -36,12 +36,14 @@ class Published:
         runs: how many runs have their scores there.
         bytes: of their files.
         left_out: records that were too large, by path.
+        replaced: how many other runs were published there before.
     """
 
     folder: SuiteFolder
     runs: int
     bytes: int
     left_out: tuple[Path, ...]
+    replaced: int
 
 
 def publish(collection: Collection, target: Path, command: str) -> Published:
@@ -68,6 +70,7 @@ def publish(collection: Collection, target: Path, command: str) -> Published:
             f"suite {collection.suite.name}: no run is done in {collection.folder.path}: "
             f"start with `sigma-bench run {collection.asked}`"
         )
+    replaced = folder.others(entry.spec for entry in collection.entries)
     shutil.rmtree(folder.path / "runs", ignore_errors=True)
     kept = [_copy(entry, folder.run(entry.spec)) for entry in collection.entries]
     copies = collect(collection.suite, folder, _asked_in(target, collection.asked))
@@ -79,6 +82,7 @@ def publish(collection: Collection, target: Path, command: str) -> Published:
         copies.done,
         sum(size for size, _ in kept),
         tuple(path for _, left_out in kept for path in left_out),
+        replaced,
     )
 
 

@@ -93,6 +93,8 @@ def perform(
 def _keep_failure(folder: RunFolder, error: BaseException) -> str:
     """Store why a run failed; the line that says it, even when the disk takes nothing more."""
     line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if isinstance(error, OSError):
+        line += ": mend that, then run again to go on from the last checkpoint"
     try:
         folder.fail(line, traceback.format_exc())
     except OSError as second:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from bench.suite import RunSpec
 
 State = Literal["done", "running", "queued", "failed", "not applicable", "interrupted", "not run"]
 """How a run stands. Only the queue of a cluster knows which are ``queued``: the disk does not."""
+SIGNED = ("spec.json", "environment.json", "plan.json", "training.json")
+"""Files of a run that carry their own digest; published runs, and old ones, may lack some."""
 LOCK_PATIENCE = 0.5
 """Seconds to try for a run folder, so that a moment's coincidence is no refusal."""
 
@@ -157,7 +159,7 @@ class RunFolder:
         return content
 
     def verify(self) -> bool:
-        """Whether the run is done and every record is what was written.
+        """Whether the run is done and every file, but for the weights, is what was written.
 
         Raises:
             Damaged: names the first file that isn't.
@@ -165,6 +167,9 @@ class RunFolder:
         metrics = self.metrics()
         if metrics is None:
             return False
+        for name in SIGNED:
+            with suppress(FileNotFoundError):
+                read_json(self.path / name)
         for name, digest in metrics["files"].items():
             path = self.path / name
             if not path.exists():
@@ -217,9 +222,11 @@ class Progress:
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 content = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
             if not isinstance(content, dict) or not content.keys() >= self.KEYS:
+                break
+            if not all(isinstance(content[key], int | float) for key in self.KEYS):
                 break
             lines.append(content)
         return lines
@@ -230,9 +237,16 @@ class Progress:
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Note an epoch."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        """Note an epoch.
+
+        Raises:
+            OSError: names the file, also where the system does not (when the disk is full).
+        """
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
 
 class SuiteFolder:

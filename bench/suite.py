@@ -6,9 +6,10 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, TypeVar, get_origin
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeVar, get_origin
 from unicodedata import category
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
@@ -24,6 +25,17 @@ FORMAT = 1
 
 _UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories of letters that break a line or can't be shown."""
+
+
+class Derived(Frozen):
+    """A model with cached properties, which a copy with other values must not inherit."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, some of its values changed."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in vars(copied).keys() - type(self).model_fields.keys():
+            del vars(copied)[name]
+        return copied
 
 
 class TaskSpec(Frozen):
@@ -51,7 +63,7 @@ class Setting(Frozen):
     budget: dict[str, Any] = Field(default_factory=dict)
 
 
-class RunSpec(Frozen):
+class RunSpec(Derived):
     """One training and evaluation, complete: equal specifications are the same run.
 
     `label` and `suite` say how tables call the run; they are not part of its identity.
@@ -79,7 +91,7 @@ class RunSpec(Frozen):
     def _left_out(self) -> set[str]:
         return {"label"} if self.source else {"label", "source"}
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A readable name that ends in the hash of the identity."""
         canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
@@ -88,7 +100,7 @@ class RunSpec(Frozen):
         return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', words)}-{digest}"
 
 
-class Suite(Frozen):
+class Suite(Derived):
     """A matrix of runs and the comparison that is made of it."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -148,13 +160,22 @@ class Suite(Frozen):
         return self.recipe, self.budget
 
     def runs(self) -> list[RunSpec]:
-        """The runs of the matrix, method by method within a seed, without repetition."""
+        """The runs of the matrix, method by method within a seed, without repetition.
+
+        Raises:
+            UserError: the matrix asks for something that does not exist, or twice for the same.
+        """
+        return list(self._runs)
+
+    @cached_property
+    def _runs(self) -> tuple[RunSpec, ...]:
         runs: dict[str, RunSpec] = {}
         variants = [
             (self._backbones(entry), *variant)
             for entry in self.methods
             for variant in self._variants(entry)
         ]
+        sources = {entry.name: source_digest(entry.name) for entry in self.methods}
         self._check_labels([label for _, label, _, _ in variants])
         settings = {}
         for name in self.all_backbones():
@@ -175,14 +196,14 @@ class Suite(Frozen):
                 recipe=recipe,
                 budget=budget,
                 evaluation=self.evaluation,
-                source=source_digest(method),
+                source=sources[method],
                 label=label,
             )
             twin = runs.setdefault(run.id, run)
             if twin.label != label:
                 both = f"{twin.label!r} and {label!r}"
                 raise UserError(f"suite {self.name}: methods {both} are the same: drop one")
-        return list(runs.values())
+        return tuple(runs.values())
 
     def _backbones(self, entry: MethodEntry) -> tuple[str, ...]:
         return self.backbones if entry.backbones is None else entry.backbones
@@ -205,7 +226,7 @@ class Suite(Frozen):
             )
         if self.reference is not None and self.reference not in labels:
             error = unknown("reference", self.reference, labels)
-            raise UserError(f"suite {self.name}: {error}")
+            raise UserError(f"suite {self.name}: {error}: set `reference` to one of them")
 
     def _variants(self, entry: MethodEntry) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(label, method, all parameters) for each point of an entry's grid."""

@@ -60,6 +60,7 @@ def load_suite(name: str, overrides: tuple[str, ...] = (), scale: str | None = N
     content = _at_scale(content, scale, f"suite {path}")
     for override in overrides:
         _apply(content, override)
+        _reach_backbones(content, override)
     try:
         suite = Suite.model_validate(content)
     except ValidationError as error:
@@ -72,6 +73,19 @@ def load_suite(name: str, overrides: tuple[str, ...] = (), scale: str | None = N
     if not any(override.startswith(("backbones=", "methods=")) for override in overrides):
         _check_patterns(suite)
     return suite
+
+
+def _reach_backbones(content: dict[str, Any], override: str) -> None:
+    """Let a setting of recipe or budget hold for every backbone, as whoever types it expects."""
+    part, _, key = override.partition("=")[0].partition(".")
+    patterns = content.get("for_backbones")
+    if part not in ("recipe", "budget") or not isinstance(patterns, dict):
+        return
+    for setting in patterns.values():
+        own = setting.get(part) if isinstance(setting, dict) else None
+        if isinstance(own, dict):
+            # A whole mapping takes the place of all, a value that of its own.
+            own.clear() if not key else own.pop(key, None)
 
 
 def _check_patterns(suite: Suite) -> None:

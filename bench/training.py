@@ -33,7 +33,6 @@ from bench.weights import load_tensors, save_tensors
 CHECK_EVERY = {"cpu": 1, "cuda": 20}
 """Steps between looks at the loss; each look waits for the device, which costs time on a GPU."""
 
-
 STATISTICS = "statistics"
 """Name in a checkpoint of every process's running statistics, ``[world, n]``."""
 
@@ -282,17 +281,21 @@ def _resume(session: Session, optimizer: Optimizer) -> _State:
     except Damaged as damage:
         session.note(f"{damage}: network {session.network} starts anew")
         return _State()
+    fresh = {name: value.clone() for name, value in session.model.state_dict().items()}
     try:
+        found = _State(**state)
         session.model.load_state_dict(checkpoint_weights(tensors))
-    except RuntimeError as error:
-        line = str(error).splitlines()[0]
+        if STATISTICS in tensors:
+            _put_statistics(session.model, tensors[STATISTICS][session.ranks.rank])
+        moments = {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
+        restore_optimizer(optimizer, moments)
+    except (RuntimeError, TypeError, ValueError, LookupError) as error:
+        # What did fit is loaded already.
+        session.model.load_state_dict(fresh)
+        line = str(error).partition("\n")[0]
         session.note(f"{session.checkpoint}: of another model ({line}): starts anew")
         return _State()
-    moments = {key: value for key, value in tensors.items() if key.startswith("optimizer.")}
-    restore_optimizer(optimizer, moments)
-    if STATISTICS in tensors:
-        _put_statistics(session.model, tensors[STATISTICS][session.ranks.rank])
-    return _State(**state)
+    return found
 
 
 def checkpoint_weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

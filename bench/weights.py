@@ -42,13 +42,27 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise FileNotFoundError(path)
     try:
         with safe_open(path, framework="pt") as file:
-            notes = json.loads((file.metadata() or {}).get("sigma-bench", "{}"))
+            notes = _notes((file.metadata() or {}).get("sigma-bench", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise Damaged(f"{path}: not a whole safetensors file ({error})") from None
-    if notes.get("sha256") != _digest(tensors, notes.get("state", "")):
+    if notes["sha256"] != _digest(tensors, notes["state"]):
         raise Damaged(f"{path}: content and digest disagree")
     return tensors, json.loads(notes["state"])
+
+
+def _notes(text: str) -> dict[str, str]:
+    """What `save_tensors` notes beside the tensors.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    notes = json.loads(text)
+    if not isinstance(notes, dict) or not all(
+        isinstance(notes.get(key), str) for key in ("state", "sha256")
+    ):
+        raise ValueError("it has no digest of this program")
+    return notes
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -26,8 +26,14 @@ def publish(
     results: Results = DEFAULT_RESULTS,
     plugins: Plugins = None,
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="The folder of all published results.")
-    ] = Path("results/published"),
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="DIR",
+            help="The folder of all published results; by default published/ in --results.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Copy what is small of a suite's results, and make its tables and figures from the copy.
 
@@ -36,6 +42,7 @@ def publish(
 
     Example: sigma-bench publish digits
     """
+    to = results / "published" if to is None else to
     check_folder("--to", to)
     from bench.console import make_console
     from bench.publish import command_words
@@ -46,6 +53,8 @@ def publish(
     collection = collect(asked.suite, asked.folder, asked.asked)
     done = published(collection, to, command_words(asked.asked, to))
     console = make_console()
+    if done.replaced:
+        console.print(f"takes the place of {done.replaced} runs that were published before")
     for path in done.left_out:
         console.print(f"left out, as it is too large: {path}")
     console.print(f"{done.runs} runs, {done.bytes / 1e6:.1f} MB: {done.folder.path}")

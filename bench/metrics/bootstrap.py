@@ -7,20 +7,27 @@ depends on the training.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from bench.metrics.calibration import BINS, bin_index
-from bench.metrics.columns import Array, Records, labels_of
+from bench.metrics.columns import Array, Integers, Records, labels_of
 from bench.metrics.scores import BINNED, confidence_and_correct, per_sample
+
+Counts = npt.NDArray[np.integer]
 
 RESAMPLES = 1000
 LEVEL = 0.95
 
 CHUNK = 2**21
-"""Weights held at a time (16 MiB)."""
+"""Weights in float64 at a time (16 MiB)."""
+
+KEPT = 2**28
+"""Weights that are kept for the next runs, a byte each as a rule (256 MiB); more are drawn anew."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,8 @@ def bootstrap_intervals(
     seed: int = 0,
 ) -> dict[str, Interval]:
     """`bootstrap_interval` of several scores from the same draws."""
-    samples = _aligned(runs)
-    parts = [_Part(runs, score) for score in scores]
-    draws = _draws(parts, samples, resamples, seed)
-    return {
-        part.score: _interval(part.value, draw, level)
-        for part, draw in zip(parts, draws, strict=True)
-    }
+    found = Draws(_aligned(runs).size, resamples, seed).of(runs, scores)
+    return {score: _interval(found.values[score], found.draws[score], level) for score in scores}
 
 
 def paired_difference(
@@ -120,15 +122,100 @@ def paired_differences(
     """`paired_difference` of several scores from the same draws."""
     if not a or not b:
         raise ValueError("bootstrap: no runs")
-    samples = _aligned([*a, *b])
-    parts = [_Part(runs, score) for score in scores for runs in (a, b)]
-    draws = _draws(parts, samples, resamples, seed)
-    found = {}
-    for index, score in enumerate(scores):
-        first, second = 2 * index, 2 * index + 1
-        value = parts[first].value - parts[second].value
-        found[score] = _interval(value, draws[first] - draws[second], level)
-    return found
+    draws = Draws(_aligned([*a, *b]).size, resamples, seed)
+    return draws.of(a, scores).minus(draws.of(b, scores), level)
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Scores of some runs, their mean over the runs, under the draws of a `Draws`.
+
+    Attributes:
+        labels: of the samples ``[N]``.
+        values: score -> its value on the samples as they are.
+        draws: score -> its value under each draw ``[resamples]``.
+    """
+
+    labels: Integers
+    values: dict[str, float]
+    draws: dict[str, Array]
+
+    def minus(self, other: Resampled, level: float = LEVEL) -> dict[str, Interval]:
+        """These scores minus others under the same draws, with their intervals.
+
+        Raises:
+            ValueError: the others are of other samples, or of other scores.
+        """
+        if not np.array_equal(self.labels, other.labels) or self.draws.keys() != other.draws.keys():
+            raise ValueError(
+                "bootstrap: only the same scores of the same samples have a difference"
+            )
+        return {
+            score: _interval(
+                value - other.values[score], self.draws[score] - other.draws[score], level
+            )
+            for score, value in self.values.items()
+        }
+
+
+class Draws:
+    """Draws of N samples with replacement, the same ones for all runs that are scored under them.
+
+    Args:
+        samples: N.
+        resamples: how many draws.
+        seed: of the draws; the same seed and N give the same draws.
+
+    Raises:
+        ValueError: fewer than one draw.
+    """
+
+    def __init__(self, samples: int, resamples: int = RESAMPLES, seed: int = 0) -> None:
+        if resamples < 1:
+            raise ValueError(f"bootstrap: resamples must be at least 1, not {resamples}")
+        self.samples = samples
+        self.resamples = resamples
+        self.seed = seed
+
+    def of(self, runs: Sequence[Records], scores: Sequence[str]) -> Resampled:
+        """Scores of runs of one method, their mean over the runs, under every draw.
+
+        Raises:
+            ValueError: no runs, a missing column, or runs of other samples.
+        """
+        labels = _aligned(runs)
+        if labels.size != self.samples:
+            raise ValueError(f"bootstrap: draws of {self.samples} samples, runs of {labels.size}")
+        parts = [_Part(runs, score) for score in scores]
+        columns = np.hstack([part.columns for part in parts])
+        ends = np.cumsum([part.columns.shape[1] for part in parts])[:-1]
+        found: list[list[Array]] = [[] for _ in parts]
+        for counts in self._chunks():
+            means = np.split(counts.astype(np.float64) @ columns / self.samples, ends, axis=1)
+            for part, own, folded in zip(parts, means, found, strict=True):
+                folded.append(part.fold(own))
+        draws = [np.concatenate(folded) for folded in found]
+        return Resampled(
+            labels,
+            {part.score: part.value for part in parts},
+            {part.score: draw for part, draw in zip(parts, draws, strict=True)},
+        )
+
+    def _chunks(self) -> Iterator[Counts]:
+        """How often each sample is in each draw, some draws at a time: ``[some, samples]``."""
+        keep = self.resamples * self.samples <= KEPT
+        return iter(self._kept) if keep else self._drawn()
+
+    @cached_property
+    def _kept(self) -> list[Counts]:
+        return list(self._drawn())
+
+    def _drawn(self) -> Iterator[Counts]:
+        rng = np.random.default_rng(self.seed)
+        step = max(1, CHUNK // self.samples)
+        for start in range(0, self.resamples, step):
+            counts = _counts(rng, min(step, self.resamples - start), self.samples)
+            yield counts.astype(np.min_scalar_type(counts.max()))
 
 
 class _Part:
@@ -164,29 +251,12 @@ def _binned_gaps(run: Records, score: str) -> Array:
     return gaps
 
 
-def _draws(parts: list[_Part], samples: int, resamples: int, seed: int) -> list[Array]:
-    """Each part's score ``[resamples]`` under the same draws of samples."""
-    if resamples < 1:
-        raise ValueError(f"bootstrap: resamples must be at least 1, not {resamples}")
-    columns = np.hstack([part.columns for part in parts])
-    ends = np.cumsum([part.columns.shape[1] for part in parts])[:-1]
-    rng = np.random.default_rng(seed)
-    step = max(1, CHUNK // samples)
-    found: list[list[Array]] = [[] for _ in parts]
-    for start in range(0, resamples, step):
-        weights = _weights(rng, min(step, resamples - start), samples)
-        means = np.split(weights @ columns / samples, ends, axis=1)
-        for part, own, scores in zip(parts, means, found, strict=True):
-            scores.append(part.fold(own))
-    return [np.concatenate(scores) for scores in found]
-
-
-def _weights(rng: np.random.Generator, draws: int, samples: int) -> Array:
+def _counts(rng: np.random.Generator, draws: int, samples: int) -> Counts:
     """How often each sample is in each draw: ``[draws, samples]``, rows summing to `samples`."""
     chosen = rng.integers(0, samples, size=(draws, samples))
     chosen += samples * np.arange(draws)[:, None]
     counts = np.bincount(chosen.ravel(), minlength=draws * samples)
-    return counts.reshape(draws, samples).astype(np.float64)
+    return counts.reshape(draws, samples)
 
 
 def _interval(value: float, draws: Array, level: float) -> Interval:
@@ -196,8 +266,8 @@ def _interval(value: float, draws: Array, level: float) -> Interval:
     return Interval(value=value, low=float(low), high=float(high))
 
 
-def _aligned(runs: Sequence[Records]) -> int:
-    """The number of samples, the same ones in the same order in every run."""
+def _aligned(runs: Sequence[Records]) -> Integers:
+    """The labels of the samples ``[N]``, the same ones in the same order in every run."""
     if not runs:
         raise ValueError("bootstrap: no runs")
     first = labels_of(runs[0])
@@ -214,4 +284,4 @@ def _aligned(runs: Sequence[Records]) -> int:
                 f"bootstrap: row {row} has the label {labels[row]} in run {number} and "
                 f"{first[row]} in run 0: not the same samples in the same order"
             )
-    return first.size
+    return first

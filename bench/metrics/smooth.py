@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import dct
-from scipy.optimize import brentq
 
 from bench.metrics.columns import Array, confidences_and_hits
 
@@ -30,6 +28,8 @@ def smooth_ece(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     Returns:
         in ``[0, 1]``.
     """
+    from scipy.optimize import brentq
+
     values, hits = confidences_and_hits(confidence, correct)
     spectrum = _spectrum(values, (values - hits) / values.size)
     if _error(spectrum, NARROWEST) <= NARROWEST:
@@ -43,6 +43,9 @@ def smooth_ece(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> float:
 
 def _spectrum(positions: Array, masses: Array) -> Array:
     """Cosine coefficients of point masses, each shared by the two grid points beside it."""
+    # SciPy is loaded when it is needed: what only compares bins starts without it.
+    from scipy.fft import dct
+
     scaled = positions * STEPS
     lower = np.minimum(scaled.astype(np.int64), STEPS - 1)
     share = scaled - lower
@@ -55,6 +58,8 @@ def _spectrum(positions: Array, masses: Array) -> Array:
 
 def _error(spectrum: Array, sigma: float) -> float:
     """The error at one bandwidth: the reflected Gaussian only damps each cosine."""
+    from scipy.fft import dct
+
     damped = spectrum * np.exp(-0.5 * (np.pi * sigma * np.arange(STEPS + 1)) ** 2)
     height = np.abs(dct(damped, type=1))
     return float(height.sum() - (height[0] + height[-1]) / 2) / STEPS

@@ -40,12 +40,12 @@ class MethodRuns:
     label: str
     entries: tuple[Entry, ...]
 
-    @property
+    @cached_property
     def members(self) -> int:
         """M, as the suite asks for it."""
         return int(self.entries[0].spec.parameters.get("members", 1))
 
-    @property
+    @cached_property
     def done(self) -> tuple[Entry, ...]:
         """The runs that have scores."""
         return tuple(entry for entry in self.entries if entry.metrics is not None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bench.files import read_records
+from bench.files import read_columns
 from bench.metrics.definitions import DEFINITIONS
 from bench.tables.collection import Collection, Entry, Group, MethodRuns
 from bench.tables.columns import decimals, metric
@@ -14,12 +15,11 @@ from bench.tables.layout import Cell, Table
 from bench.tables.scores import GAP, NOT_APPLICABLE, rounded
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from bench.metrics.bootstrap import Interval
+    from bench.metrics.bootstrap import Draws, Interval, Resampled
+    from bench.metrics.columns import Records
 
 METRICS = ("accuracy", "nll", "ece")
-_COLUMNS = ["index", "label", "prediction", "confidence", "log_likelihood"]
+_COLUMNS = ("index", "label", "prediction", "confidence", "log_likelihood")
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,9 @@ def differences(collection: Collection, group: Group) -> list[Difference]:
     reference = next((m for m in group.methods if m.label == collection.reference), None)
     if reference is None:
         return []
-    base = [_records(entry) for entry in collection.sound(reference)]
+    base = _Reference(reference, [_records(entry) for entry in collection.sound(reference)])
     return [
-        _difference(collection, method, reference, base)
-        for method in group.methods
-        if method is not reference
+        _difference(collection, method, base) for method in group.methods if method is not reference
     ]
 
 
@@ -100,32 +98,50 @@ def _cell(name: str, interval: Interval | None, refused: bool) -> Cell:
     return Cell(f"{value} ({low} to {high})", value=interval.value * found.scale)
 
 
-def _difference(
-    collection: Collection, method: MethodRuns, reference: MethodRuns, base: list[pd.DataFrame]
-) -> Difference:
-    from bench.metrics.bootstrap import paired_differences
+@dataclass(frozen=True)
+class _Reference:
+    """What every method is compared with: resampled once, when the first one asks."""
 
+    method: MethodRuns
+    runs: list[Records]
+
+    @cached_property
+    def draws(self) -> Draws:
+        from bench.metrics.bootstrap import Draws
+
+        return Draws(_samples(self.runs[0]))
+
+    @cached_property
+    def resampled(self) -> Resampled:
+        return self.draws.of(self.runs, METRICS)
+
+
+def _difference(collection: Collection, method: MethodRuns, base: _Reference) -> Difference:
     own = [_records(entry) for entry in collection.sound(method)]
-    seeds = (len(own), len(base))
-    if not own or not base:
-        return Difference(method, reference, seeds, 0, {})
-    if trouble := _misaligned([*own, *base]):
-        return Difference(method, reference, seeds, 0, {}, trouble)
-    intervals = paired_differences(own, base, METRICS)
-    return Difference(method, reference, seeds, len(base[0]), intervals)
+    seeds = (len(own), len(base.runs))
+    if not own or not base.runs:
+        return Difference(method, base.method, seeds, 0, {})
+    if trouble := _misaligned([*own, *base.runs]):
+        return Difference(method, base.method, seeds, 0, {}, trouble)
+    intervals = base.draws.of(own, METRICS).minus(base.resampled)
+    return Difference(method, base.method, seeds, _samples(base.runs[0]), intervals)
 
 
-def _misaligned(runs: Sequence[pd.DataFrame]) -> str:
+def _misaligned(runs: Sequence[Records]) -> str:
     """Why runs can't be compared sample by sample, or nothing."""
     first = runs[0]
     for run in runs[1:]:
-        if len(run) != len(first):
-            return f"runs were tested on {len(first)} and on {len(run)} samples"
+        if _samples(run) != _samples(first):
+            return f"runs were tested on {_samples(first)} and on {_samples(run)} samples"
         for name in ("index", "label"):
-            if (run[name].to_numpy() != first[name].to_numpy()).any():
+            if (run[name] != first[name]).any():
                 return f"test samples differ between runs (column {name})"
     return ""
 
 
-def _records(entry: Entry) -> pd.DataFrame:
-    return read_records(entry.folder.records_path("test"), _COLUMNS)
+def _samples(run: Records) -> int:
+    return len(run["label"])
+
+
+def _records(entry: Entry) -> Records:
+    return read_columns(entry.folder.records_path("test"), _COLUMNS)

@@ -182,7 +182,10 @@ def seeds_note(lines: Iterable[Line]) -> str:
 
 def one_line(text: str) -> str:
     """The text with single spaces and nothing that can't be printed."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+    spaced = " ".join(text.split())
+    if spaced.isprintable():
+        return spaced
+    return "".join(char if char.isprintable() else "\ufffd" for char in spaced)
 
 
 def file_names(groups: Sequence[Group]) -> list[str]:

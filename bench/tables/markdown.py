@@ -9,6 +9,10 @@ from tabulate import tabulate
 
 from bench.tables.layout import Cell, Table, one_line
 
+_SIGNS = re.compile(r"([\\`*|\[\]~$])")
+# Inside a word an underscore is no emphasis, and `deep_ensemble` is easier to read.
+_LONE_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
 
 def markdown(header: str, sections: Sequence[Table]) -> str:
     """A Markdown file: the header line, then each table under its heading.
@@ -24,9 +28,8 @@ def markdown(header: str, sections: Sequence[Table]) -> str:
 def escape(text: str) -> str:
     """Words in which Markdown and HTML see nothing but words, on one line."""
     text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*|\[\]~$])", r"\\\1", text)
-    # Inside a word an underscore is no emphasis, and `deep_ensemble` is easier to read.
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    text = _SIGNS.sub(r"\\\1", text)
+    return _LONE_UNDERSCORE.sub(r"\\_", text)
 
 
 def _section(table: Table) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,29 +100,35 @@ def rounded(value: float, digits: int, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
-def lookup(metrics: Mapping[str, Any], key: Key) -> Any:
+def lookup(metrics: dict[str, Any], key: Key) -> Any:
     """What stands at a path in nested metrics, or None."""
     value: Any = metrics
     for part in key:
-        if not isinstance(value, Mapping) or part not in value:
+        if not isinstance(value, dict) or part not in value:
             return None
         value = value[part]
     return value
 
 
-def flatten(value: Any, key: Key = ()) -> Iterable[tuple[Key, Any]]:
+def flatten(value: Any, key: Key = ()) -> list[tuple[Key, Any]]:
     """Every leaf of nested metrics with its path; corrupted cells under corruption and severity."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            if key == ("shift",) and name == "cells":
-                for cell in inner:
-                    place = ("shift", str(cell["corruption"]), str(cell["severity"]))
-                    rest = {k: v for k, v in cell.items() if k not in ("corruption", "severity")}
-                    yield from flatten(rest, place)
-            else:
-                yield from flatten(inner, (*key, str(name)))
-    else:
-        yield key, value
+    leaves: list[tuple[Key, Any]] = []
+    _gather(value, key, leaves)
+    return leaves
+
+
+def _gather(value: Any, key: Key, leaves: list[tuple[Key, Any]]) -> None:
+    if not isinstance(value, dict):
+        leaves.append((key, value))
+        return
+    for name, inner in value.items():
+        if key == ("shift",) and name == "cells":
+            for cell in inner:
+                place = ("shift", str(cell["corruption"]), str(cell["severity"]))
+                rest = {k: v for k, v in cell.items() if k not in ("corruption", "severity")}
+                _gather(rest, place, leaves)
+        else:
+            _gather(inner, (*key, str(name)), leaves)
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:

@@ -27,8 +27,10 @@ class MainTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield each table in pieces that fit, the method's name first in each."""
         for title, table in self.tables:
-            for number, columns in enumerate(_pieces(table, options.max_width)):
-                yield _grid(table, columns, title if number == 0 else "", options.max_width)
+            texts = _texts(table)
+            widths = _widths(table, texts, options.max_width)
+            for number, columns in enumerate(_pieces(widths, options.max_width)):
+                yield _grid(table, texts, widths, columns, title if number == 0 else "")
             yield from _notes(table)
 
 
@@ -37,9 +39,9 @@ def main_table_text(collection: Collection) -> RenderableType:
     return MainTable(collection)
 
 
-def _pieces(table: Table, width: int) -> list[list[int]]:
+def _pieces(columns: list[int], width: int) -> list[list[int]]:
     """Columns of each piece; the first column stands in all of them."""
-    widths = [column_width + _GAP for column_width in _widths(table, width)]
+    widths = [column_width + _GAP for column_width in columns]
     pieces: list[list[int]] = [[0]]
     used = widths[0]
     for index in range(1, len(widths)):
@@ -51,14 +53,13 @@ def _pieces(table: Table, width: int) -> list[list[int]]:
     return pieces
 
 
-def _widths(table: Table, width: int) -> list[int]:
+def _widths(table: Table, texts: list[list[Text]], width: int) -> list[int]:
     """Characters each column needs; headings may break between words.
 
     Where a label leaves no room for the widest number beside it, the label is folded.
     """
     from rich.cells import cell_len
 
-    texts = _texts(table)
     label, *others = (
         max([*map(cell_len, heading.split()), *(row[index].cell_len for row in texts)])
         for index, heading in enumerate(table.headings)
@@ -67,7 +68,9 @@ def _widths(table: Table, width: int) -> list[int]:
     return [min(label, max(_LEAST_LABEL, room)), *others]
 
 
-def _grid(table: Table, columns: list[int], title: str, width: int) -> RenderableType:
+def _grid(
+    table: Table, texts: list[list[Text]], widths: list[int], columns: list[int], title: str
+) -> RenderableType:
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
@@ -78,7 +81,6 @@ def _grid(table: Table, columns: list[int], title: str, width: int) -> Renderabl
         title_justify="left",
         padding=(0, 1),
     )
-    widths = _widths(table, width)
     for index in columns:
         grid.add_column(
             Text(table.headings[index]),
@@ -87,7 +89,7 @@ def _grid(table: Table, columns: list[int], title: str, width: int) -> Renderabl
             overflow="fold",
             width=widths[index],
         )
-    for row in _texts(table):
+    for row in texts:
         grid.add_row(*(row[index] for index in columns))
     return grid
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.tables.collection import Collection
 from bench.tables.differences import Difference
 from bench.tables.gaps import fill_command, gaps, state_words
 from bench.tables.layout import ScoreTable
 from bench.tables.scores import flatten
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCORE_COLUMNS = (
     "task",
@@ -128,7 +127,8 @@ def _flat_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
-    import pandas as pd
-
-    frame: pd.DataFrame = pd.DataFrame(rows, columns=list(columns), dtype=object)
-    return str(frame.to_csv(index=False, lineterminator="\n"))
+    file = io.StringIO()
+    table = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return file.getvalue()

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from bench.errors import UserError
-from bench.files import Damaged, read_json, read_records, write_bytes, write_json, write_records
+from bench.files import (
+    Damaged,
+    read_columns,
+    read_json,
+    read_records,
+    write_bytes,
+    write_json,
+    write_records,
+)
 from bench.store import Busy, Progress, RunFolder
 from bench.suite_files import load_suite
 from bench.weights import load_tensors, save_tensors
@@ -73,6 +81,31 @@ def test_damaged_records_are_named(tmp_path, fault):
     path.write_bytes(content)
     with pytest.raises(Damaged, match=r"test\.parquet"):
         read_records(path)
+    with pytest.raises(Damaged, match=r"test\.parquet"):
+        read_columns(path, ["label", "confidence"])
+
+
+def test_columns_are_read_as_the_frame_has_them(tmp_path):
+    path = tmp_path / "test.parquet"
+    numbers = {"int64": [3, -1], "uint8": [0, 255], "float64": [0.1, 1 / 3], "float32": [0.5, -2]}
+    frame = pd.DataFrame({name: pd.Series(values, dtype=name) for name, values in numbers.items()})
+    frame["word"], frame["flag"], frame["gap"] = "a", True, [1.0, float("nan")]
+    write_records(path, frame)
+    found = read_columns(path, [*reversed(numbers)])
+    assert list(found) == [*reversed(numbers)]
+    for name, values in found.items():
+        assert values.dtype == frame[name].dtype == name
+        assert values.tolist() == frame[name].tolist()
+    for read in (read_columns, read_records):
+        with pytest.raises(Damaged, match=r"test\.parquet: has no column 'prediction'"):
+            read(path, ["int64", "prediction"])
+    for name in ("word", "flag", "gap"):
+        with pytest.raises(Damaged, match=r"test\.parquet: holds .*, not numbers alone"):
+            read_columns(path, [name])
+    with pytest.raises(FileNotFoundError):
+        read_columns(tmp_path / "none.parquet", ["int64"])
+    write_records(path, frame[:0])
+    assert read_columns(path, ["float64"])["float64"].shape == (0,)
 
 
 @pytest.mark.parametrize("fault", ["truncate", "flip", "empty"])

@@ -77,6 +77,24 @@ def test_the_id_follows_from_everything_but_the_label(tmp_path):
     assert ids(members=3) & first == {run for run in first if run.startswith("single")}
 
 
+def test_a_copy_with_other_values_has_its_own_id_and_runs(tmp_path):
+    suite = load_suite(write(tmp_path, seeds=[0]))
+    first = suite.runs()[0]
+    other = first.model_copy(update={"seed": 7})
+    assert first.id != other.id == other.model_copy().id
+    assert other.id == first.model_validate({**first.model_dump(), "seed": 7}).id
+    assert first.model_copy() == first
+    assert {run.seed for run in suite.model_copy(update={"seeds": (7,)}).runs()} == {7}
+    assert {run.seed for run in suite.runs()} == {0}
+
+
+def test_the_list_of_runs_is_the_callers_own(tmp_path):
+    suite = load_suite(write(tmp_path))
+    runs = suite.runs()
+    taken = runs.pop()
+    assert suite.runs() == [*runs, taken]
+
+
 def test_a_default_said_aloud_is_the_same_run(tmp_path):
     first = {run.id for run in load_suite(write(tmp_path)).runs()}
     loud = {

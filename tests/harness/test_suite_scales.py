@@ -95,6 +95,25 @@ def test_settings_of_the_command_line_reach_what_a_pattern_leaves_alone(tmp_path
     assert {run.recipe.batch_size for run in suite.runs()} == {4}
 
 
+@pytest.mark.parametrize(
+    ("setting", "rates", "sizes", "epochs"),
+    [
+        ("recipe.learning_rate=0.5", {0.5}, {16, 8}, {30, 3}),
+        ("budget.epochs=2", {0.2, 0.01}, {16, 8}, {2}),
+        ("recipe={learning_rate: 0.3}", {0.3}, {128}, {30, 3}),
+    ],
+)
+def test_settings_of_the_command_line_hold_for_all_backbones(
+    tmp_path, setting, rates, sizes, epochs
+):
+    own = {"recipe": {"learning_rate": 0.01, "batch_size": 8}, "budget": {"epochs": 3}}
+    suite = load_suite(write(tmp_path, for_backbones={"resnet20": own}), (setting,))
+    runs = suite.runs()
+    assert {run.recipe.learning_rate for run in runs} == rates
+    assert {run.recipe.batch_size for run in runs} == sizes
+    assert {run.budget.epochs for run in runs} == epochs
+
+
 def test_a_scale_takes_a_pattern_back(tmp_path):
     changes = {"resnet20": {"recipe": {"learning_rate": 0.01}}}
     scales = {

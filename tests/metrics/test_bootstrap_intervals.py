@@ -7,6 +7,7 @@ import torch
 
 from bench.metrics import bootstrap as module
 from bench.metrics.bootstrap import (
+    Draws,
     bootstrap_interval,
     bootstrap_intervals,
     paired_difference,
@@ -125,6 +126,34 @@ def test_several_scores_share_their_draws():
         assert vars(paired_difference(a, b, score, resamples=30, seed=2)) == pytest.approx(
             vars(interval)
         )
+
+
+def test_what_was_resampled_once_serves_every_difference():
+    base, others = [run(0), run(1)], [[run(2)], [run(3), run(4)]]
+    draws = Draws(len(LABELS), resamples=30, seed=2)
+    reference = draws.of(base, ["ece", "nll"])
+    for runs in others:
+        found = draws.of(runs, ["ece", "nll"]).minus(reference, level=0.9)
+        assert found == paired_differences(
+            runs, base, ["ece", "nll"], resamples=30, level=0.9, seed=2
+        )
+
+
+def test_draws_that_are_not_kept_are_drawn_again_alike(monkeypatch):
+    kept = paired_difference([run(0)], [run(1)], "nll", resamples=30)
+    monkeypatch.setattr(module, "KEPT", 30 * len(LABELS) - 1)
+    assert paired_difference([run(0)], [run(1)], "nll", resamples=30) == kept
+
+
+def test_only_the_same_samples_and_scores_have_a_difference():
+    draws = Draws(len(LABELS), resamples=5)
+    first = draws.of([run(0)], ["nll"])
+    with pytest.raises(ValueError, match="same scores of the same samples"):
+        first.minus(draws.of([run(1, labels=LABELS.flip(0))], ["nll"]))
+    with pytest.raises(ValueError, match="same scores of the same samples"):
+        first.minus(draws.of([run(1)], ["brier"]))
+    with pytest.raises(ValueError, match="draws of 60 samples, runs of 59"):
+        draws.of([run(0, labels=LABELS[1:])], ["nll"])
 
 
 def test_seeds_of_the_draws():

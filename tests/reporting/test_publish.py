@@ -87,6 +87,14 @@ def test_the_readme_says_how_and_on_what(folder, suite, tmp_path):
     assert f"torch {environment['packages']['torch']}" in text
 
 
+def test_other_runs_that_give_way_are_counted(folder, suite, tmp_path):
+    done, _ = published(folder, suite, tmp_path)
+    assert done.replaced == 0
+    run = next((done.folder.path / "runs").iterdir())
+    run.rename(run.with_name("single-of-other-settings"))
+    assert published(folder, suite, tmp_path)[0].replaced == 1
+
+
 def test_the_runs_themselves_are_no_target(folder, suite):
     with pytest.raises(UserError, match="holds the runs themselves"):
         publish(collect(suite, folder), folder.path.parent, "")

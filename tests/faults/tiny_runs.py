@@ -1,0 +1,102 @@
+"""The smallest runs there are, what they give, and how a test does them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.execution import Event, Placement, execute
+from bench.files import file_digest
+from bench.store import RunFolder, SuiteFolder
+from bench.suite import RunSpec
+from bench.suite_files import load_suite
+
+NAME = "faults"
+SUITE: dict[str, Any] = {
+    "name": NAME,
+    "tasks": [{"name": "digits", "corruptions": ["contrast"], "severities": [1]}],
+    "backbones": ["resnet8"],
+    "methods": ["single"],
+    "seeds": [0],
+    "budget": {"match": "epochs", "epochs": 1},
+    "recipe": {"batch_size": 128, "augment": ["shift"], "member_chunk": 1},
+}
+SCORES = ("temperature", "validation", "test", "shift", "ood")
+"""What of `metrics.json` does not depend on the clock."""
+
+
+def write_suite(folder: Path, **changes: Any) -> Path:
+    """A suite file in a folder."""
+    path = folder / f"{NAME}.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, **changes}))
+    return path
+
+
+def place(results: Path, **changes: Any) -> Placement:
+    """Where runs run here; a state is kept after every step."""
+    values = {"results": results, "suite": NAME, "data": Path("nowhere"), "device": "cpu"}
+    return Placement(**{**values, "workers": 1, "checkpoint_seconds": 0.0, **changes})
+
+
+def do(suite: Path, results: Path, **changes: Any) -> tuple[list[str], list[Event]]:
+    """Do the runs of a suite in this process: how each ended, and all that happened."""
+    runs = load_suite(str(suite)).runs()
+    events: list[Event] = []
+    outcomes = execute(runs, place(results, **changes), events.append)
+    return [outcomes[run.id] for run in runs], events
+
+
+def folders(suite: Path, results: Path) -> list[RunFolder]:
+    """The folder of each run."""
+    return [SuiteFolder(results, NAME).run(run) for run in load_suite(str(suite)).runs()]
+
+
+def only_folder(suite: Path, results: Path) -> RunFolder:
+    """The folder of a suite's one run."""
+    (folder,) = folders(suite, results)
+    return folder
+
+
+def answer(folder: RunFolder) -> dict[str, Any]:
+    """What a run found out, bit for bit: weights, records, scores and the course of training."""
+    assert folder.verify(), folder.path
+    metrics = folder.metrics() or {}
+    paths = [folder.model_path, *sorted((folder.path / "records").iterdir())]
+    lines = map(json.loads, (folder.path / "progress.jsonl").read_text().splitlines())
+    return {
+        "files": {path.name: file_digest(path) for path in paths},
+        "scores": {name: metrics[name] for name in SCORES},
+        "progress": [(line["network"], line["step"], line["loss"]) for line in lines],
+    }
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files that are half-written, or seem so."""
+    return sorted(folder.rglob("*.tmp"))
+
+
+def helper(what: str, suite: Path, folder: Path, number: int) -> Any:
+    """What `forking.py` finds in a process of its own; see there."""
+    script = Path(__file__).with_name("forking.py")
+    done = subprocess.run(
+        [sys.executable, str(script), what, str(suite), str(folder), str(number)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return json.loads(done.stdout.splitlines()[-1])["found"]
+
+
+def spec_of(suite: Path) -> RunSpec:
+    """A suite's one run."""
+    (run,) = load_suite(str(suite)).runs()
+    return run
