@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -112,53 +112,75 @@ def kill_runs(suite: Path, results: Path, kills: int) -> Any:
 def kill_workers(suite: Path, results: Path, kills: int) -> Any:
     """Kill workers of a pool at random moments, and call again until every run is done.
 
-    In ``results / "0"`` are runs that were left alone, in ``1`` those of the pool.
+    In ``results / "0"`` are runs that were left alone, in ``1`` and so on those of the pool; what
+    is done stays, and others begin.
 
     Returns:
-        for each call, how its runs did and what was said of their ends; and the kills that the
-        runs were too quick for.
+        for each call, how its runs did and what was said of their ends; how many folders there are.
     """
-    runs = len(folders(suite, results))
-    longest = 0.7 * measured(run_once(suite, results / "0")) / runs
-    parent = _fork_workers_too()
-    note = results / "left"
-    killer = forked(partial(_kill_busy, parent, kills, longest, note))
-    calls: list[Any] = []
-    while not calls or set(calls[-1][0]) != {"done"}:
-        outcomes, events = do(suite, results / "1", workers=2)
-        calls.append([outcomes, [event.text for event in events if event.kind == "end"]])
-    os.kill(killer, signal.SIGTERM)
-    waited(killer)
-    return {"calls": calls, "left": int(note.read_text())}
-
-
-def _fork_workers_too() -> int:
-    """Let workers be forked by a process that has imported everything; its id."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__"])
-    execution.multiprocessing.get_context = lambda _: context  # type: ignore[attr-defined]
-    forkserver.ensure_running()
-    parent: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    return parent
-
-
-def _kill_busy(parent: int, kills: int, longest: float, note: Path) -> int:
-    """Kill children of a process that do a run; note how many are still to be killed."""
     moments = random.Random(0)
-    starter = os.getppid()
-    note.write_text(str(kills))
-    while kills and os.getppid() == starter:
-        time.sleep(0.002)
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        busy = [child for child in children if _is_busy(child)]
-        if not busy:
-            continue
-        time.sleep(moments.uniform(0, longest))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(moments.choice(busy)), signal.SIGKILL)
-            kills -= 1
-            note.write_text(str(kills))
+    longest = 0.8 * measured(run_once(suite, results / "0")) / len(folders(suite, results))
+    calls: list[Any] = []
+    number = 1
+    while kills or set(calls[-1][0]) != {"done"}:
+        number += bool(calls) and set(calls[-1][0]) == {"done"}
+        note = results / f"{len(calls)}.json"
+        pid = forked(partial(_pooled, suite, results / str(number), note))
+        while kills and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            kills -= _kill_busy_child(pid, moments, longest)
+        if code := waited(pid):
+            raise RuntimeError(f"the pool ended with {code}")
+        calls.append(json.loads(note.read_text()))
+    return {"calls": calls, "folders": number}
+
+
+class _Forks:
+    """What the pool takes for multiprocessing's context: workers are forked, and so start at once.
+
+    A forked process has all ends of all pipes; each closes those of the main process, as it would
+    never see them closed else.
+    """
+
+    def __init__(self) -> None:
+        self.fork = multiprocessing.get_context("fork")
+        self.ends: list[Connection] = []
+
+    def Pipe(self) -> tuple[Connection, Connection]:
+        mine, theirs = self.fork.Pipe()
+        self.ends.append(mine)
+        return mine, theirs
+
+    def Process(self, target: Callable[..., None], args: tuple[Any, ...]) -> Any:
+        return self.fork.Process(target=self._alone, args=(target, args))
+
+    def _alone(self, target: Callable[..., None], args: tuple[Any, ...]) -> None:
+        for end in self.ends:
+            end.close()
+        target(*args)
+
+
+def _pooled(suite: Path, results: Path, note: Path) -> int:
+    """Do the runs of a suite in two workers; note how each ended."""
+    forks = _Forks()
+    execution.multiprocessing.get_context = lambda _: forks  # type: ignore[attr-defined]
+    outcomes, events = do(suite, results, workers=2)
+    note.write_text(json.dumps([outcomes, [one.text for one in events if one.kind == "end"]]))
     return 0
+
+
+def _kill_busy_child(pid: int, moments: random.Random, longest: float) -> bool:
+    """Kill a child of a process that does a run, if one does, after a while of its work."""
+    time.sleep(0.002)
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    busy = [child for child in children if _is_busy(child)]
+    if not busy:
+        return False
+    time.sleep(moments.uniform(0, longest))
+    try:
+        os.kill(int(moments.choice(busy)), signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _is_busy(pid: str) -> bool:
@@ -232,6 +254,7 @@ ACTIONS = {
 }
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    what, suite_file, folder, number = sys.argv[1:]
-    found = ACTIONS[what](Path(suite_file), Path(folder), int(number))
-    print(json.dumps({"found": found}))
+    for line in sys.stdin:
+        what, suite_file, folder, number = json.loads(line)
+        found = ACTIONS[what](Path(suite_file), Path(folder), int(number))
+        print(json.dumps(found), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -137,7 +138,7 @@ def test_no_room_for_what_a_command_writes(
         assert do(suite, results)[0] == ["done"]
     disk = tmp_path / "disk"
     filler = disk / "filler"
-    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
     code = sigma_bench(words)
@@ -149,7 +150,9 @@ def test_no_room_for_what_a_command_writes(
     assert str(disk) in err
     assert not leftovers(disk)
     filler.unlink()
-    assert sigma_bench(words[:2] + words[2:]) == 0 if verb != "publish" else True
+    if verb == "publish":
+        tmpfs("remount,size=4m")
+    assert sigma_bench(words) == 0
 
 
 @pytest.mark.parametrize("verb", ["run", "tables", "report"])

@@ -81,19 +81,35 @@ def leftovers(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.tmp"))
 
 
-def helper(what: str, suite: Path, folder: Path, number: int) -> Any:
-    """What `forking.py` finds in a process of its own; see there."""
-    script = Path(__file__).with_name("forking.py")
-    done = subprocess.run(
-        [sys.executable, str(script), what, str(suite), str(folder), str(number)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return json.loads(done.stdout.splitlines()[-1])["found"]
+class Helper:
+    """The process of `forking.py`, which imports everything once; see there."""
+
+    def __init__(self, errors: Path) -> None:
+        self.errors = errors
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forking.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors.open("w"),
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def __call__(self, what: str, suite: Path, folder: Path, number: int) -> Any:
+        """Let it do something, and give what it found."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps([what, str(suite), str(folder), number]), file=self.process.stdin)
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        said = self.errors.read_text()
+        assert line, said
+        assert "Traceback" not in said
+        return json.loads(line)
+
+    def close(self) -> None:
+        """Let it end."""
+        self.process.communicate(timeout=60)
 
 
 def spec_of(suite: Path) -> RunSpec:
