@@ -3,6 +3,7 @@
 Usage: python docs/studies/scale.py cost            FLOPs and device hours of the suites that ship
        python docs/studies/scale.py files           files and bytes that one run leaves
        python docs/studies/scale.py folders [N ...] time of status, tables and so on with N runs
+       python docs/studies/scale.py samples [N ...] time of tables of 1,000 runs with N test samples
        python docs/studies/scale.py locks           operations and time of the lock of a run
 """
 
@@ -249,9 +250,21 @@ def _times(folder: Path, count: int) -> Iterator[tuple[str, float]]:
     yield "`tables`", _seconds(lambda: _verb("tables", file))
 
 
-def _fill(place: SuiteFolder, specs: list[RunSpec], first: RunSpec) -> None:
+def samples(counts: list[int]) -> None:
+    """Seconds of processor time of `tables` over 1,000 runs, by test samples of each."""
+    for count in counts:
+        with tempfile.TemporaryDirectory() as name:
+            os.chdir(name)
+            suite, first = _make_suite(Path(name), 1000)
+            file = Path(name) / f"{suite}.yaml"
+            specs = load_suite(str(file)).runs()
+            _fill(SuiteFolder(Path(name) / "results", suite), specs, first, count)
+            print(f"{count:,} test samples: {_seconds(lambda: _verb('tables', file)):.2f} s")
+
+
+def _fill(place: SuiteFolder, specs: list[RunSpec], first: RunSpec, samples: int = 200) -> None:
     """Store all runs as done, with the same records; fsync is left out, as it is not measured."""
-    metrics, frames = _one_run(first)
+    metrics, frames = _one_run(first, samples)
     _store(place, first, metrics, frames)
     source = place.run(first)
     content = source.metrics()
@@ -323,6 +336,8 @@ def main() -> None:
         files()
     elif verb == "folders":
         folders([int(word) for word in rest] or [1000, 3000, 10_000])
+    elif verb == "samples":
+        samples([int(word) for word in rest] or [200, 1000, 10_000])
     elif verb == "locks":
         locks()
     else:
