@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+SHOWN = 200
+"""Characters of a wrong value that a line shows."""
+
 
 class UserError(Exception):
     """A mistake in a suite, a flag or a data folder.
@@ -39,6 +42,12 @@ def complaint(error: ValidationError) -> ErrorDetails:
     return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
 
 
+def _shown(value: object) -> str:
+    """A value as a line can hold it."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
 def validation_line(place: str, error: ValidationError, fields: Iterable[str] = ()) -> UserError:
     """The first complaint of a Pydantic error in one line.
 
@@ -58,5 +67,5 @@ def validation_line(place: str, error: ValidationError, fields: Iterable[str] = 
         # A check of ours, whose message says what was given.
         line = ": ".join(part for part in (place, where, str(first["ctx"]["error"])) if part)
         return UserError(line.replace("\n", " "))
-    value = "" if first["type"] == "missing" else f" (got {first['input']!r})"
+    value = "" if first["type"] == "missing" else f" (got {_shown(first['input'])})"
     return UserError(f"{place}: {where or 'value'}: {first['msg']}{value}".replace("\n", " "))

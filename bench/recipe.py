@@ -74,7 +74,7 @@ class Budget(Frozen):
 
     match: Literal["epochs", "train_flops", "device_seconds"] = "train_flops"
     networks: PositiveInt = 4
-    epochs: PositiveFloat
+    epochs: Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class Evaluation(Frozen):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar, get_origin
 from unicodedata import category
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
+from pydantic import Field, PositiveInt, ValidationError, field_validator
 
 from bench.backbones import check_backbone_name
 from bench.data.catalogue import check_task
@@ -25,6 +25,9 @@ FORMAT = 1
 
 _UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories of letters that break a line or can't be shown."""
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Derived(Frozen):
@@ -74,7 +77,7 @@ class RunSpec(Derived):
     method: str
     parameters: dict[str, Any]
     """All hyper-parameters of the method, defaults included."""
-    seed: NonNegativeInt
+    seed: Seed
     recipe: Recipe
     budget: Budget
     evaluation: Evaluation
@@ -97,20 +100,21 @@ class RunSpec(Derived):
         canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
         words = f"{self.method}-{self.task.name.split(':')[0]}-{self.backbone}-s{self.seed}"
-        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', words)}-{digest}"
+        # Names of folders have at most 255 bytes; a backbone may be a long path.
+        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', words)[:200]}-{digest}"
 
 
 class Suite(Derived):
     """A matrix of runs and the comparison that is made of it."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
     description: str = ""
     tasks: tuple[TaskSpec, ...] = Field(min_length=1)
     backbones: tuple[str, ...] = Field(min_length=1)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     members: PositiveInt = 4
     """M of every method that has members and does not say otherwise."""
-    seeds: tuple[NonNegativeInt, ...] = Field(min_length=1)
+    seeds: tuple[Seed, ...] = Field(min_length=1)
     budget: Budget
     recipe: Recipe = Recipe()
     evaluation: Evaluation = Evaluation()

@@ -9,6 +9,9 @@ import yaml
 
 from bench.errors import UserError
 
+MOST_VALUES = 100_000
+"""A few aliases of aliases may stand for more values than any memory holds."""
+
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, but for what it would let pass in silence."""
@@ -38,14 +41,39 @@ def read_yaml(text: str) -> Any:
     """The value that a YAML text stands for.
 
     Raises:
-        ValueError: it is not YAML, a key stands twice, or it is nested too deep; one line.
+        ValueError: it is not YAML, a key stands twice, it is nested too deep, or its aliases stand
+            for something without end, or nearly so; one line.
     """
     try:
-        return yaml.load(text, _Loader)  # a safe loader
+        value = yaml.load(text, _Loader)  # a safe loader
+        if _count(value, {}) > MOST_VALUES:
+            raise ValueError(f"its aliases make more than {MOST_VALUES:,} values of it")
+        return value
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """How many values it is if each alias is written out.
+
+    Args:
+        value: of YAML.
+        known: id -> number, of lists and mappings that were counted before; 0 while one is.
+
+    Raises:
+        ValueError: something holds itself.
+    """
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 0
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_count(one, known) for one in inner)
+    elif not known[id(value)]:
+        raise ValueError("an alias stands in what it is an alias of")
+    return known[id(value)]
 
 
 def read_setting(setting: str, form: str) -> tuple[str, Any]:

@@ -356,9 +356,12 @@ def _load(name: str, options: str, data: Path, backbone: str | None) -> Task:
     entry = _entry(name)
     load: Callable[..., Task] = importlib.import_module(entry.module).load
     checked = entry.options.model_validate_json(options)
-    if backbone is None:
-        return load(name, checked, data)
-    return load(name, checked, data, text_tokenizer(backbone, data))
+    more = () if backbone is None else (text_tokenizer(backbone, data),)
+    try:
+        return load(name, checked, data, *more)
+    except ValueError as error:
+        # Data that can be read and make no task: labels of no class, say.
+        raise UserError(f"task {name}: {' '.join(str(error).split())}") from error
 
 
 def _entry(name: str) -> Entry:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,8 @@ def samples(counts: list[int]) -> None:
             file = Path(name) / f"{suite}.yaml"
             specs = load_suite(str(file)).runs()
             _fill(SuiteFolder(Path(name) / "results", suite), specs, first, count)
-            print(f"{count:,} test samples: {_seconds(lambda: _verb('tables', file)):.2f} s")
+            seconds = _seconds(partial(_verb, "tables", file))
+            print(f"{count:,} test samples: {seconds:.2f} s")
 
 
 def _fill(place: SuiteFolder, specs: list[RunSpec], first: RunSpec, samples: int = 200) -> None:

@@ -230,12 +230,11 @@ def test_paper_takes_everything(show: Shown, any_page: Path, screenshots: Path) 
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.evaluate("() => document.documentElement.scrollWidth") <= SHEET
+    page.screenshot(path=screenshots / f"{any_page.parent.name}-print.png", full_page=True)
     assert opened.complaints == []
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (NARROW, "light")]
-)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (NARROW, "light")])
 def test_pictures_of_the_pages(
     show: Shown, any_page: Path, screenshots: Path, width: int, scheme: str
 ) -> None:

@@ -50,6 +50,7 @@ def forked(action: Callable[[], int]) -> int:
     if pid:
         return pid
     code = 70
+    os.dup2(2, 1)  # on standard output are answers alone
     try:
         code = action()
     finally:

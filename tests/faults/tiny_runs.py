@@ -25,7 +25,7 @@ SUITE: dict[str, Any] = {
     "methods": ["single"],
     "seeds": [0],
     "budget": {"match": "epochs", "epochs": 1},
-    "recipe": {"batch_size": 128, "augment": ["shift"], "member_chunk": 1},
+    "recipe": {"batch_size": 32, "augment": ["shift"], "member_chunk": 1},
 }
 SCORES = ("temperature", "validation", "test", "shift", "ood")
 """What of `metrics.json` does not depend on the clock."""
@@ -63,12 +63,13 @@ def only_folder(suite: Path, results: Path) -> RunFolder:
     return folder
 
 
-def answer(folder: RunFolder) -> dict[str, Any]:
-    """What a run found out, bit for bit: weights, records, scores and the course of training."""
+def answer(folder: RunFolder, course: bool = True) -> dict[str, Any]:
+    """What a run found out, bit for bit: weights, records, scores; and the course of training."""
     assert folder.verify(), folder.path
     metrics = folder.metrics() or {}
     paths = [folder.model_path, *sorted((folder.path / "records").iterdir())]
-    lines = map(json.loads, (folder.path / "progress.jsonl").read_text().splitlines())
+    text = (folder.path / "progress.jsonl").read_text() if course else ""
+    lines = map(json.loads, text.splitlines())
     return {
         "files": {path.name: file_digest(path) for path in paths},
         "scores": {name: metrics[name] for name in SCORES},
