@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+SCHEMA = b"sigma-bench"
+"""Under this name a Parquet file holds `_schema_digest`; old ones have none."""
 LEFTOVER_SECONDS = 3600.0
 """A file that is still being written after this long has no writer any more."""
 
@@ -139,9 +141,17 @@ def write_records(path: Path, records: pd.DataFrame) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(records, preserve_index=False)
+    notes = {**(table.schema.metadata or {}), SCHEMA: _schema_digest(table.schema, len(table))}
+    table = table.replace_schema_metadata(notes)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def _schema_digest(schema: pa.Schema, rows: int) -> bytes:
+    """SHA-256 of the columns' names and types and of their length: pages have sums of their own."""
+    columns = [[field.name, str(field.type)] for field in schema]
+    return hashlib.sha256(json.dumps([rows, columns]).encode()).hexdigest().encode()
 
 
 def read_records(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
@@ -151,7 +161,9 @@ def read_records(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
         FileNotFoundError: there is no such file.
         Damaged: it is not a whole Parquet file, or lacks a column.
     """
-    frame: pd.DataFrame = _read_table(path, columns).to_pandas()
+    # Without what pandas noted of the index: it has no sum, and there is no index.
+    table = _read_table(path, columns).replace_schema_metadata(None)
+    frame: pd.DataFrame = table.to_pandas()
     return frame
 
 
@@ -194,14 +206,21 @@ def _read_table(path: Path, columns: Sequence[str] | None) -> pa.Table:
         # `read_table` would do the same, after loading what reads folders of files.
         source = pa.BufferReader(path.read_bytes())
         file = pq.ParquetFile(source, page_checksum_verification=True)
-        present = set(file.schema_arrow.names)
+        schema = file.schema_arrow
+        noted = (schema.metadata or {}).get(SCHEMA)
+        if noted not in (None, _schema_digest(schema, file.metadata.num_rows)):
+            raise Damaged(f"{path}: columns and digest disagree")
+        present = set(schema.names)
         absent = [name for name in columns or () if name not in present]
         if absent:
             raise Damaged(f"{path}: has no column {absent[0]!r}")
         # Several threads would wait for each other longer than a column takes to read.
-        return file.read(columns=None if columns is None else list(columns), use_threads=False)
+        table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+        if len(table) != file.metadata.num_rows:
+            raise Damaged(f"{path}: {len(table)} rows, not {file.metadata.num_rows}")
+        return table
     except FileNotFoundError:
         raise
-    except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         line = " ".join(str(error).split())
         raise Damaged(f"{path}: not a whole Parquet file ({line})") from None

@@ -103,7 +103,7 @@ def kill_runs(suite: Path, results: Path, kills: int) -> Any:
     while kills:
         ends.append([])
         while not ends[-1] or ends[-1][-1] == -signal.SIGKILL:
-            seconds = moments.uniform(0, 0.9 * whole) if kills else 600
+            seconds = moments.uniform(0, 0.7 * whole) if kills else 600
             pid = forked(run_once(suite, results / str(len(ends))))
             ends[-1].append(killed_after(pid, seconds))
             kills -= ends[-1][-1] == -signal.SIGKILL

@@ -16,7 +16,7 @@ from bench.files import Damaged, read_json, read_records
 from bench.store import Progress, RunFolder
 from bench.weights import load_tensors, save_tensors
 
-FLIPS = 150
+FLIPS = 60
 SIGNED = ("spec.json", "environment.json", "plan.json", "training.json", "metrics.json")
 RECORDS = tuple(f"records/{name}.parquet" for name in ("validation", "test", "classwise", "shift"))
 TENSORS = ("model.safetensors", "checkpoint/network-0.safetensors")
@@ -47,7 +47,7 @@ def halted(finished: tuple[Path, RunFolder, dict[str, Any]]) -> Path:
     results = suite.parent / "halted"
 
     def stop(event: Any) -> None:
-        if event.kind == "tick" and event.data["step"] == 3:
+        if event.kind == "tick" and event.data["step"] == 2:
             raise Halted
 
     with pytest.raises(Halted):
@@ -66,7 +66,7 @@ def damages(content: bytes, seed: str) -> list[bytes]:
     """A content with one wrong bit, at random and in every place near its ends; or cut off."""
     chosen = random.Random(seed)
     last = 8 * len(content) - 1
-    bits = {chosen.randint(0, last) for _ in range(FLIPS)} | set(range(0, min(last, 1600), 7))
+    bits = {chosen.randint(0, last) for _ in range(FLIPS)} | set(range(0, min(last, 1600), 17))
     ends = {chosen.randrange(len(content)) for _ in range(20)} | {0, 1, len(content) - 1}
     return [flipped(content, bit) for bit in sorted(bits)] + [content[:end] for end in ends]
 

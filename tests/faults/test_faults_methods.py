@@ -57,7 +57,7 @@ class Faulty(Single):
 '''
 
 LINES = {
-    "train": "RuntimeError: out of device memory with recipe.batch_size=32, accumulate=1",
+    "train": "RuntimeError: out of device memory with recipe.batch_size=64, accumulate=1",
     "loss": "NonFiniteLoss: loss is nan at step 1, learning rate 0.1: lower recipe.learning_rate",
     "nan": "ValueError: logits: sample 1 is not finite",
     "inf": "ValueError: logits: sample 1 is not finite",

@@ -25,7 +25,7 @@ SUITE: dict[str, Any] = {
     "methods": ["single"],
     "seeds": [0],
     "budget": {"match": "epochs", "epochs": 1},
-    "recipe": {"batch_size": 32, "augment": ["shift"], "member_chunk": 1},
+    "recipe": {"batch_size": 64, "augment": ["shift"], "member_chunk": 1},
 }
 SCORES = ("temperature", "validation", "test", "shift", "ood")
 """What of `metrics.json` does not depend on the clock."""
